@@ -6,6 +6,8 @@ import pytest
 
 from kinetic_servers.stub_jobs import run
 
+NODES = ["v6e-16", "--node-pool"]
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -19,6 +21,17 @@ from kinetic_servers.stub_jobs import run
         (["v6e-8:spot", "--on-demand"], "--spot and --on-demand exclude each other"),
         (["v6e-8", "--spot", "--flex-start"], "--spot and --flex-start exclude each other"),
         (["v6e-8", "--no-fallback", "--fallback", "v5e-8"], "exclude each other"),
+        (["v6e-8", "--max-nodes", "2"], "A ComputeClass has no limit of machines"),
+        (["v6e-8", "--slices", "2"], "A ComputeClass has no limit of machines"),
+        ([*NODES, "--min-nodes", "8", "--max-nodes", "4"], "At least 8 machines are to be kept"),
+        ([*NODES, "--min-nodes", "2"], "2 machines are no whole number of slices"),
+        ([*NODES, "--max-nodes", "6"], "6 machines are no whole number of slices"),
+        ([*NODES, "--max-nodes", "4", "--slices", "2"], "2 slices have 8 machines"),
+        ([*NODES, "--spot", "--reservation", "r"], "--spot and --reservation exclude each other"),
+        ([*NODES, "--flex-start", "--min-nodes", "4"], "lent for a job"),
+        ([*NODES, "--fallback", "v6e-16:spot"], "Leave --fallback out"),
+        (["tpu7x-64", "--node-pool"], "gcloud compute resource-policies create workload-policy"),
+        (["cpu", "--node-pool"], "gcloud container node-pools create"),
     ],
 )
 def test_a_pool_that_cannot_be_made_is_refused_before_a_cluster_is_asked(

@@ -141,7 +141,7 @@ def _add_node_pools(
     from kinetic.provisioning.node_pools import prepare_node_pools
 
     prepared = prepare_node_pools(app.settings(), accelerator, options, name=name)
-    if as_json:
+    if as_json and (dry_run or prepared.plan.problems):
         app.output.json(plan_document(prepared))
     elif dry_run:
         show_plan(app.output, prepared)
@@ -150,6 +150,7 @@ def _add_node_pools(
         return
     apply_plan(app.output, prepared, "", yes=True)
     if as_json:
+        app.output.json(plan_document(prepared))
         return
     for step in prepared.plan.steps:
         wanted = step.resource.settings

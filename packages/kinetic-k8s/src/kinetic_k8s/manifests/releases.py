@@ -9,9 +9,9 @@ All three (https://github.com/kubernetes-sigs) are licensed under Apache-2.0, li
   resources. The controller fills the Secret and the webhooks' `caBundle` itself.
 
 Together they stand for the `manifests.yaml` of a release. They were not compared with that file, which may differ in
-labels and in the resources of the controller. With them, the controllers of these versions ran on the test cluster, with
-certificates from outside. Kueue's server for pending workloads (VisibilityOnDemand), which needs a registered API of its
-own, is off.
+labels and in the resources of the controller. The controllers of these versions accept their configuration; on the test
+cluster they ran with these objects, but outside of it and with other certificates. Kueue's server for pending workloads
+(VisibilityOnDemand), which needs a registered API of its own, is off.
 
 Autopilot makes a machine for a controller. Where all machines are tainted, as on a Standard cluster with nothing but
 accelerators, it needs tolerations that the releases do not have: Google's cluster-toolkit adds those of

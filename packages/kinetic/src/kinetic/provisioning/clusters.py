@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kinetic.errors import ProvisioningError
+from kinetic.errors import ConfigurationError, ProvisioningError
 from kinetic.provisioning.apply import Progress, apply
 from kinetic.provisioning.desired import (
     COMPUTE,
@@ -42,6 +42,7 @@ from kinetic.provisioning.plan import (
 from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.settings.settings import environment
 from kinetic_k8s.manifests.compute_class import parse_priority
+from kinetic_k8s.manifests.releases import ADDONS
 from kinetic_payload.errors import KineticError
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
@@ -194,6 +195,10 @@ def compare(
     from kinetic.provisioning.google.places import check_place
     from kinetic.provisioning.pools import new_pool
 
+    if unknown := {*options.addons} - {*ADDONS}:
+        raise ConfigurationError(
+            f"There is no add-on {min(unknown)!r}.", hint=f"These exist: {', '.join(ADDONS)}."
+        )
     # Names of one accelerator are one pool.
     accelerators: dict[Priority, str] = {}
     for name in options.accelerators:

@@ -317,10 +317,6 @@ def _cluster(
 def _inside(
     options: ClusterOptions, namespaces: Sequence[str], cluster: Resource
 ) -> list[Resource]:
-    if unknown := {*options.addons} - {*ADDONS}:
-        raise ConfigurationError(
-            f"There is no add-on {min(unknown)!r}.", hint=f"These exist: {', '.join(ADDONS)}."
-        )
     asked = [release for name, release in ADDONS.items() if name in options.addons]
     addons: list[Resource] = []
     # Kueue is the last one: until it runs, it lets no other controller start.

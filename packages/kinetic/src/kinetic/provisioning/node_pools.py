@@ -16,6 +16,7 @@ from kinetic.provisioning.clusters import POLL, Prepared, lease_of
 from kinetic.provisioning.desired import ClusterPlace, region_of
 from kinetic.provisioning.plan import Plan, Problem, Resource, plan_up
 from kinetic.provisioning.pools import PoolOptions, changed, check, new_pool
+from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.settings.settings import environment
 from kinetic.target import Target
 from kinetic_k8s.accelerators.types import Cpu, describe
@@ -41,7 +42,7 @@ def prepare_node_pools(
 ) -> Prepared:
     """Plan the node pools for jobs on *accelerator*: one, or one for each slice of several machines.
 
-    Nothing is changed; what is not given stays as it is. The settings name the cluster, and may name the zone.
+    Nothing is changed; what is not given stays as it is. A quota that is too low is a warning. The settings name the cluster, and may name the zone.
 
     Args:
         settings: They name the cluster by its project, zone and name.
@@ -56,7 +57,7 @@ def prepare_node_pools(
         ClusterError, ProvisioningError: The cluster cannot be read.
     """
     from kinetic.backends.gke.connect import find_cluster
-    from kinetic.provisioning.google.cloud import Cloud
+    from kinetic.provisioning.google.cloud import Cloud, check_project
     from kinetic.provisioning.google.networks import Compute
     from kinetic.provisioning.google.node_pools import NodePoolsEdge
     from kinetic.provisioning.google.places import check_place
@@ -76,17 +77,15 @@ def prepare_node_pools(
             hint="Leave --fallback out, or --node-pool; or add a second node pool.",
         )
     check(changed(draft, options))
-    counts_of(draft, options)  # Before anything is asked of Google.
+    _counts_of(draft, options)  # Before anything is asked of Google.
+    check_project(settings.project.value)
     target = replace(Target.in_settings(settings), kube_context=None)
     _, gke = find_cluster(target, settings, environment())
-    if gke is None or gke.autopilot:
+    assert gke is not None, "it was found by its project"
+    if gke.autopilot:
         raise InvalidRequestError(
-            "An Autopilot cluster has no node pools of its own."
-            if gke
-            else "Node pools are made in a cluster that its project, zone and name lead to.",
-            hint="Leave --node-pool out."
-            if gke
-            else "Name them with --project, --zone, --cluster.",
+            f"{gke.name} is an Autopilot cluster, which has no node pools of its own.",
+            hint="Leave --node-pool out.",
         )
     pool, names, limits = _wanted(draft, options, gke)
     priority = pool.priorities[0]
@@ -94,6 +93,7 @@ def prepare_node_pools(
     region = ClusterPlace(project=gke.project, location=region_of(gke.location), cluster=gke.name)
     zones = check_place(Compute(cloud), region, [priority], settings.zone.value)
     zone = next((each for each in (settings.zone.value, gke.location) if each in zones), zones[0])
+    warn_of_quotas(replace(region, location=zone), [priority])
     edge = NodePoolsEdge(cloud, zone)
     wanted: list[Resource] = []
     for each, (least, most) in zip(names, limits, strict=True):
@@ -120,12 +120,8 @@ def prepare_node_pools(
     return Prepared(place, plan, actual, cloud, {"node pool": edge}, lease)
 
 
-def counts_of(pool: Pool, options: PoolOptions) -> tuple[int | None, int | None]:
-    """Return how many slices, and how many machines at least, *options* name; None: they do not.
-
-    Raises:
-        InvalidRequestError: They contradict each other.
-    """
+def _counts_of(pool: Pool, options: PoolOptions) -> tuple[int | None, int | None]:
+    """Return how many slices, and how many machines at least, *options* name; None: they do not."""
     hosts, most = pool.accelerator.hosts, options.max_nodes
     if most is not None and most % hosts:
         raise InvalidRequestError(
@@ -173,11 +169,11 @@ def _wanted(
         if before.accelerator == draft.accelerator:
             draft = replace(draft, priorities=(before,))
     pool = changed(draft, options)
-    slices, least = counts_of(draft, options)
+    slices, least = _counts_of(draft, options)
     least = sum(each.min_nodes for each in there) if least is None else least
     most = sum(each.max_nodes or hosts for each in there)
     slices = slices or max(1, most // hosts, least // hosts)
-    counts_of(draft, replace(options, min_nodes=least, max_nodes=slices * hosts, slices=None))
+    _counts_of(draft, replace(options, min_nodes=least, max_nodes=slices * hosts, slices=None))
     if many and slices < len(there):
         raise InvalidRequestError(
             f"{gke.name} has {len(there)} node pools {draft.name}-…, one for each slice, and {slices} are wanted.",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from google.cloud import container_v1
 
-from kinetic.provisioning.edge import Needs
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.clusters import STATES, ClustersEdge
 from kinetic.provisioning.plan import Actual, Resource
@@ -25,11 +24,6 @@ _HYPERDISK: Final = ("ct6e-", "tpu7x-", "a3-ultra", "a4-", "a4x-", "g4-")
 class NodePoolsEdge(ClustersEdge):
     """Makes node pools. A resource is named `LOCATION/CLUSTER/POOL`."""
 
-    needs: ClassVar[Needs] = {
-        "create": ("container.clusters.update", "iam.serviceAccounts.actAs"),
-        "change": ("container.clusters.update",),
-        "delete": ("container.clusters.update",),
-    }
     fixed = frozenset({"machines"})
 
     def __init__(self, cloud: Cloud, zone: str = "") -> None:
