@@ -164,15 +164,16 @@ class _Look:
         from kinetic.provisioning.pools import list_pools
         from kinetic.provisioning.quotas import low_quotas
 
-        prepared = self.prepared
-        for status in list_pools(self._inside.settings):
+        cloud, place = self.prepared.cloud, self.prepared.place
+        pools = list_pools(self._inside.settings)
+        try:
+            low = [low_quotas(cloud, place, each.pool.priorities) for each in pools]
+        except ProvisioningError as error:
+            yield Check("quotas of pools", "skip", error.message)
+            low = [[]] * len(pools)
+        for status, quotas in zip(pools, low, strict=True):
             name = f"pool {status.pool.name}"
-            try:
-                low = low_quotas(prepared.cloud, prepared.place, status.pool.priorities)
-            except ProvisioningError as error:
-                yield Check(f"quota of {name}", "skip", error.message)
-                low = []
-            for each in low:
+            for each in quotas:
                 message, _, fix = each.partition("; ")
                 yield Check(f"quota of {name}", "warn", message, fix)
             if status.problem:
