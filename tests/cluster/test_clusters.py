@@ -636,8 +636,14 @@ def cluster_of(cloud: GoogleCloud) -> Cluster:
 
 
 def test_a_node_pool_waits_for_others_and_names_a_failure_and_a_permission(
-    cloud: GoogleCloud,
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
 ) -> None:
+    def run(*arguments: str) -> str:
+        process = kinetic("pool", *arguments, "--zone", "us-central1-a")
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return output
+
     up(standard=True).apply()
     cloud.deny("container.clusters.update")
     with pytest.raises(CloudPermissionError, match=r"roles/container\.admin"):
@@ -662,13 +668,21 @@ def test_a_node_pool_waits_for_others_and_names_a_failure_and_a_permission(
     with pytest.raises(ConfigurationError, match=r"No zone of us-central1 (?s:.*) us-central2"):
         node_pools("v4-8")
 
+    cloud.polls = 1
+    assert run("remove", "kinetic-np-l4") == "Removed pool kinetic-np-l4.\n"
+    added = run("add", "--node-pool", "--accelerator", "l4", "--max-nodes", "2")
+    assert added == "Added node pool kinetic-np-l4: l4, 0 to 2 machines.\n"
+    assert "kinetic-np-l4" in run("list")
+
 
 @pytest.fixture
 def kinetic(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """The command, as a process of its own."""
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        named = ("--project", PROJECT, "--zone", "us-central1", "--cluster", "demo")
+        named: tuple[str, ...] = ("--project", PROJECT, "--cluster", "demo")
+        if "--zone" not in arguments:
+            named += ("--zone", "us-central1")
         return subprocess.Popen(
             [sys.executable, "-m", "kinetic_cli", *arguments, *named],
             stdin=subprocess.DEVNULL,
