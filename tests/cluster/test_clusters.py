@@ -407,6 +407,7 @@ def test_what_the_user_has_set_stays(cloud: GoogleCloud) -> None:
         {"action": {"type": "Delete"}, "condition": {"age": age, "matchesPrefix": [prefix]}}
         for prefix, age in theirs
     ]
+    bucket.soft_delete_policy.retention_duration_seconds = 30 * 86400
     bucket.patch()
     binding = cloud.policy(PROJECT).bindings.add(role="roles/logging.logWriter")
     binding.members.append("user:ada@example.com")
@@ -420,6 +421,7 @@ def test_what_the_user_has_set_stays(cloud: GoogleCloud) -> None:
     policies = cloud.existing[f"{PROJECT}/artifactregistry/repositories/us/kn-demo"]
     assert {*policies.cleanup_policies} == {"keep", "old"}
     bucket.reload()
+    assert bucket.soft_delete_policy.retention_duration_seconds == 30 * 86400
     conditions = [rule["condition"] for rule in bucket.lifecycle_rules]
     assert [(each["matchesPrefix"][0], each["age"]) for each in conditions[:3]] == theirs
     assert len(conditions) == len(EXPIRY) + 1

@@ -28,6 +28,7 @@ from kinetic_k8s.errors import (
     ServiceDisabledError,
     UnknownClusterError,
 )
+from kinetic_k8s.manifests.names import region_of
 from kinetic_k8s.reading.preflight import NodePool
 from kinetic_payload.http.google import (
     CLOUD_PLATFORM,
@@ -145,7 +146,8 @@ class GkeApi:
             credentials=credentials, client_options=options
         ) as client:
             described = None
-            for place in _places(location):
+            # A cluster that is not in the zone may be in its region.
+            for place in dict.fromkeys((location, region_of(location) or location)):
                 path = f"projects/{project}/locations/{place}/clusters/{name}"
                 with (
                     _translated(f"look up the cluster {name!r}", project),
@@ -201,12 +203,6 @@ def cluster_of(
         compute_classes=described.autoscaling.default_compute_class_config.enabled,
         fuse=described.autopilot.enabled or addons.gcs_fuse_csi_driver_config.enabled,
     )
-
-
-def _places(location: str) -> tuple[str, ...]:
-    """Return where a cluster is looked for: in *location*, and if that is a zone, in its region as well."""
-    region, zone = location[:-2], location[-2:]
-    return (location, region) if zone[:1] == "-" and region[-1:].isdigit() else (location,)
 
 
 def _address(described: Any) -> tuple[str, str | None]:

@@ -1,4 +1,4 @@
-"""Names of the objects that belong to a job."""
+"""Names of the objects that belong to a job, and of places."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ CONTAINER: Final = "kinetic"
 _LONGEST_LABEL: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LOCATION: Final = re.compile(r"([a-z]+(?:-[a-z]+)+[0-9]+)(-[a-z])?")
 _ENVIRONMENT_SUFFIX: Final = "-env"
 _DIGEST_LENGTH: Final = 40
 _RUNNER: Final = "kn-runner-"
@@ -43,3 +44,9 @@ def is_object_name(text: str) -> bool:
     """Return whether *text* can be the name of a ServiceAccount, and of most other objects."""
     parts = text.split(".")
     return len(text) <= _LONGEST_SUBDOMAIN and all(_LABEL.fullmatch(part) for part in parts)
+
+
+def region_of(location: str) -> str | None:
+    """Return the region of a zone of Google Cloud, or *location* if that is a region; None if it is neither."""
+    found = _LOCATION.fullmatch(location)
+    return found[1] if found else None

@@ -13,7 +13,7 @@ from kinetic.jobs.services import jobs_bucket
 from kinetic.provisioning.plan import DATA, Resource
 from kinetic.retention.ages import BUILDS_EXPIRY, EXPIRY
 from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
-from kinetic_k8s.manifests.names import is_namespace_name
+from kinetic_k8s.manifests.names import is_namespace_name, region_of
 from kinetic_k8s.manifests.releases import ADDONS, JOBSET
 
 COMPUTE: Final = "compute.googleapis.com"
@@ -33,7 +33,6 @@ _IMAGE_DAYS: Final = 180
 _RANGE: Final = "10.0.0.0/20"
 """The addresses of nodes; GKE adds ranges for pods and services."""
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-_LOCATION: Final = re.compile(r"([a-z]+-[a-z]+[0-9]+)(-[a-z])?")
 _MOST_CLUSTER: Final = 40
 
 
@@ -69,7 +68,7 @@ class ClusterPlace:
     @property
     def region(self) -> str:
         """The region of `location`."""
-        return region_of(self.location)
+        return checked_region(self.location)
 
     @property
     def jobs_bucket(self) -> str:
@@ -107,19 +106,19 @@ class ClusterPlace:
         return Place(project=self.project, region=self.region, cluster=self.cluster)
 
 
-def region_of(location: str) -> str:
+def checked_region(location: str) -> str:
     """Return the region of a zone, or *location* if that is a region.
 
     Raises:
         ConfigurationError: It is neither.
     """
-    found = _LOCATION.fullmatch(location)
-    if found is None:
+    region = region_of(location)
+    if region is None:
         raise ConfigurationError(
             f"{location!r} is neither a region nor a zone.",
             hint="Name one with --zone or KINETIC_ZONE, such as us-central1 or us-central1-a.",
         )
-    return found[1]
+    return region
 
 
 def place_of(project: str, location: str, cluster: str, *, standard: bool) -> ClusterPlace:
@@ -128,7 +127,7 @@ def place_of(project: str, location: str, cluster: str, *, standard: bool) -> Cl
     Raises:
         ConfigurationError: A name is not valid, or too long for one that follows from it.
     """
-    region = region_of(location)
+    region = checked_region(location)
     if standard and location == region:
         raise ConfigurationError(
             f"A Standard cluster is in a zone, and {location} is a region.",

@@ -18,6 +18,7 @@ from kinetic_k8s.errors import KindNotServedError, NotPermittedError
 from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
 from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, KIND, POOLS, Pool, pool_for
 from kinetic_k8s.manifests.labels import NODE_POOL
+from kinetic_k8s.manifests.names import region_of
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_k8s.reading.causes import QUEUE
 from kinetic_k8s.reading.preflight import class_command, missing, needs_policy
@@ -138,7 +139,6 @@ def _check_driver(cluster: ApiServer, data: Data) -> str | None:
     return None
 
 
-_REGION: Final = re.compile(r"([a-z]+(?:-[a-z]+)+[0-9]+)(?:-[a-z])?")
 GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
 """A context of a kubeconfig that `gcloud` made for a cluster."""
 # https://cloud.google.com/storage/docs/locations
@@ -165,8 +165,7 @@ def cluster_region(settings: Settings, context: str | None, known: str | None = 
     gke = GKE_CONTEXT.fullmatch(context or "")
     zone = settings.zone
     set_by_user = "" if zone.is_default else zone.value
-    found = _REGION.fullmatch(known or (gke["location"] if gke else set_by_user))
-    return found[1] if found else None
+    return region_of(known or (gke["location"] if gke else set_by_user))
 
 
 def region_warning(bucket: str, region: str | None, limit: OutageLimit | None = None) -> str | None:

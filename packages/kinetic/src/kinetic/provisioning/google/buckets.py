@@ -68,15 +68,15 @@ class BucketsEdge(Edge):
                 ),
             )
         access = found.iam_configuration
+        days = (found.soft_delete_policy.retention_duration_seconds or 0) // 86400
         known = _patterns(found)
         return Actual(
             settings={
                 "location": found.location,
                 "uniform_access": access.uniform_bucket_level_access_enabled,
                 "public_access": access.public_access_prevention,
-                "soft_delete_days": (found.soft_delete_policy.retention_duration_seconds or 0)
-                // 86400,
-                # A rule with other days is the user's choice.
+                # A longer one is the user's choice, as is a rule with other days.
+                "soft_delete_days": min(days, resource.settings.get("soft_delete_days", days)),
                 "delete_after_days": tuple(
                     each
                     for each in resource.settings.get("delete_after_days", ())
@@ -151,7 +151,10 @@ class BucketsEdge(Edge):
         bucket.labels = {**(bucket.labels or {}), MARK: self._cluster}
         bucket.iam_configuration.uniform_bucket_level_access_enabled = wanted["uniform_access"]
         bucket.iam_configuration.public_access_prevention = wanted["public_access"]
-        bucket.soft_delete_policy.retention_duration_seconds = wanted["soft_delete_days"] * 86400
+        kept = bucket.soft_delete_policy.retention_duration_seconds or 0
+        bucket.soft_delete_policy.retention_duration_seconds = max(
+            kept, wanted["soft_delete_days"] * 86400
+        )
         known = _patterns(bucket)
         missing = [each for each in wanted["delete_after_days"] if each[0] not in known]
         bucket.lifecycle_rules = [*map(dict, bucket.lifecycle_rules), *map(_rule, missing)]

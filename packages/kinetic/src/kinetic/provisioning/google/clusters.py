@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from google.api_core import exceptions
 from google.cloud import container_v1
 
-from kinetic.provisioning.desired import region_of
+from kinetic.provisioning.desired import checked_region
 from kinetic.provisioning.edge import MARK, Edge, Needs
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource, State
@@ -159,7 +159,7 @@ class ClustersEdge(Edge):
 
     def _cluster(self, resource: Resource) -> container_v1.Cluster:
         wanted, project = resource.settings, self._cloud.project
-        region = region_of(resource.name.partition("/")[0])
+        region = checked_region(resource.name.partition("/")[0])
         defaults: dict[str, Any] = {
             "service_account": wanted["account"],
             "oauth_scopes": [CLOUD_PLATFORM],

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from kinetic.errors import ConfigurationError
-from kinetic.provisioning.desired import ClusterPlace, region_of
+from kinetic.provisioning.desired import ClusterPlace, checked_region
 from kinetic.provisioning.google.networks import Compute
 from kinetic_k8s.accelerators.types import Cpu, Gpu, Tpu
 from kinetic_k8s.manifests.compute_class import Priority
@@ -24,7 +24,7 @@ def check_place(
         ProvisioningError: That could not be read.
     """
     zones = [each["name"] for each in compute.items("list the zones", "zones")]
-    known = sorted({*zones, *map(region_of, zones)})
+    known = sorted({*zones, *map(checked_region, zones)})
     if asked not in known:
         near = get_close_matches(asked, known, n=3) or known[:3]
         raise ConfigurationError(
@@ -36,9 +36,9 @@ def check_place(
         if isinstance(accelerator, Cpu):
             continue
         where = _zones_with(compute, accelerator)
-        here = [each for each in where if region_of(each) == place.region]
+        here = [each for each in where if checked_region(each) == place.region]
         # GKE makes machines in the zones of the cluster: all of its region, or one.
-        if place.location in {*where, *map(region_of, where)}:
+        if place.location in {*where, *map(checked_region, where)}:
             continue
         zonal = place.location != place.region
         have = (zonal and here) or _nearest(where, place.region)
@@ -66,6 +66,6 @@ def _nearest(zones: Iterable[str], region: str) -> list[str]:
     """Return the regions of *zones*, those on the same continent first."""
     continent = region.partition("-")[0]
     regions = sorted(
-        set(map(region_of, zones)), key=lambda each: (not each.startswith(continent), each)
+        set(map(checked_region, zones)), key=lambda each: (not each.startswith(continent), each)
     )
     return regions[:5]
