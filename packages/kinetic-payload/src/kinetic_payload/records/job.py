@@ -58,6 +58,8 @@ class JobRecord:
     labels: dict[str, str] = field(default_factory=dict)
     client: str = ""
     """Versions of `kinetic` and of Python that submitted it."""
+    submitter: str | None = None
+    """Who submitted it, and where: `ada.laptop`; None in records from before this field."""
     kube_context: str | None = None
     """The context of the submitter's kubeconfig; None if the cluster is found by its name."""
     preemptions: int | None = None

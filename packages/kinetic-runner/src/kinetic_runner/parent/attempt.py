@@ -47,7 +47,7 @@ from kinetic_runner.parent.watch import TimeLimits, Watch
 from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, retry, retry_in_new_pod
 from kinetic_runner.task import Given, Task
 
-_LONG_FIELDS: Final = {"captured_env", "labels", "keeper", "signature"}
+_LONG_FIELDS: Final = {"captured_env", "labels", "submitter", "keeper", "signature"}
 """Fields of a record that no runner needs: the others fit into a pipe."""
 _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import kinetic
 from kinetic_payload.records.job import JobRecord
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import Environment
     from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
+
+_LONGEST_LABEL: Final = 63
 
 
 def record_of(
@@ -72,5 +78,22 @@ def record_of(
         captured_env=tuple(request.captured_env),
         settings=dict(settings) or None,
         labels=dict(request.labels),
+        submitter=submitter(),
         client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
     )
+
+
+@cache
+def submitter() -> str:
+    """Return the user and the machine of this process as the value of a label: `ada.laptop`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # In containers, the user often has no name.
+        user = str(os.getuid())
+    return label_of(user, os.uname().nodename)
+
+
+def label_of(user: str, machine: str) -> str:
+    """Return *user* and *machine*, joined, as the value of a label."""
+    allowed = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{user}.{machine.partition('.')[0]}")
+    return allowed.strip("-_.")[:_LONGEST_LABEL].rstrip("-_.")

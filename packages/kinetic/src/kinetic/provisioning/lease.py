@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from kinetic.backends.gke.job_spec import submitter
 from kinetic.errors import ProvisioningBusyError
+from kinetic.jobs.record import submitter
 from kinetic_payload.errors import (
     KineticError,
     ObjectNotFoundError,

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
 
-_LONGEST_LABEL: Final = 63
 _PACKAGE_CACHE: Final = "/kinetic/packages"
 _REPORT_SECONDS: Final = 5.0
 """Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
@@ -162,7 +157,11 @@ def _pod(
         node_folders=() if cache is None else (cache,),
         labels=request.labels,
         overrides=request.pod_overrides,
-        about={"function": record.func_name, "submitter": submitter(), "client": record.client},
+        about={
+            "function": record.func_name,
+            "submitter": record.submitter or "",
+            "client": record.client,
+        },
     )
 
 
@@ -207,19 +206,3 @@ def _resources(request: JobRequest) -> Resources:
         memory=None if memory is None else quantity_of(memory),
         shared_memory=None if shared is None else quantity_of(shared),
     )
-
-
-@cache
-def submitter() -> str:
-    """Return the user and the machine of this process as the value of a label: `ada.laptop`."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # In containers, the user often has no name.
-        user = str(os.getuid())
-    return label_of(user, os.uname().nodename)
-
-
-def label_of(user: str, machine: str) -> str:
-    """Return *user* and *machine*, joined, as the value of a label."""
-    allowed = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{user}.{machine.partition('.')[0]}")
-    return allowed.strip("-_.")[:_LONGEST_LABEL].rstrip("-_.")

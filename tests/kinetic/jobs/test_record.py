@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.backends.gke.job_spec import label_of
+from kinetic.jobs.record import label_of
 from kinetic_k8s.manifests.labels import is_label_value
 
 
