@@ -98,6 +98,7 @@ def add(
     What is not given stays as it is.
     """
     from kinetic.provisioning.pools import PoolOptions, add_pool
+    from kinetic.provisioning.prices import HOURS_PER_MONTH, known_prices
 
     ways = {"--spot": spot or accelerator.lower().endswith(":spot"), "--flex-start": flex_start}
     ways |= {"--reservation": reservation is not None, "--on-demand": on_demand}
@@ -126,7 +127,14 @@ def add(
     verb = "Added" if done.before is None else "Changed" if done.before != pool else "Unchanged:"
     app.output.line(f"{verb} pool {pool.name}: {', else '.join(map(str, pool.priorities))}.")
     if pool.min_nodes:
-        app.output.note(f"{pool.min_nodes} machines are kept, and billed, from now on.")
+        price = known_prices(app.settings()).of(pool.priorities[0])
+        slices = pool.min_nodes / pool.accelerator.hosts
+        month = (
+            f"${price.per_hour * slices * HOURS_PER_MONTH:,.0f}" if price else "an unknown amount"
+        )
+        app.output.note(
+            f"{pool.min_nodes} machines are kept, and billed, from now on: {month} a month."
+        )
 
 
 def _add_node_pools(
@@ -167,9 +175,13 @@ def _add_node_pools(
 def list_(app: App, as_json: bool) -> None:
     """List the pools of a cluster: their machines, what GKE reports of them, and the jobs that use them."""
     from kinetic.provisioning.pools import list_pools
+    from kinetic.provisioning.prices import known_prices
 
     app.print_warnings()
-    pools = list_pools(app.settings())
+    settings = app.settings()
+    pools = list_pools(settings)
+    known = known_prices(settings, ask=bool(pools))
+    prices = {status.pool.name: known.of(status.pool.priorities[0]) for status in pools}
     if as_json:
         app.output.json(
             [
@@ -183,8 +195,11 @@ def list_(app: App, as_json: bool) -> None:
                     "nodes": status.nodes,
                     "jobs": status.used_by,
                     "problem": status.problem or None,
+                    "price_per_hour": price and round(price.per_hour, 4),
+                    "price_source": price and price.source,
                 }
                 for status in pools
+                for price in [prices[status.pool.name]]
             ]
         )
         return
@@ -192,7 +207,7 @@ def list_(app: App, as_json: bool) -> None:
         app.output.note("No pools. Add one with: kinetic pool add --accelerator NAME")
         return
     app.output.table(
-        ["pool", "nodes", "min", "max", "jobs", "machines"],
+        ["pool", "nodes", "min", "max", "jobs", "price", "machines"],
         (
             (
                 status.pool.name,
@@ -200,11 +215,14 @@ def list_(app: App, as_json: bool) -> None:
                 status.pool.min_nodes,
                 status.max_nodes,
                 len(status.used_by),
+                prices[status.pool.name] or "unknown",
                 ", else ".join(map(str, status.priorities)),
             )
             for status in pools
         ),
     )
+    for source in sorted({price.source for price in prices.values() if price}):
+        app.output.note(f"Prices, of the first machines while they exist: {source}.")
     for status in pools:
         if status.problem:
             app.output.note(f"GKE cannot use the pool {status.pool.name}: {status.problem}")

@@ -16,9 +16,11 @@ from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
 from kinetic_k8s.manifests.names import is_namespace_name, region_of
 from kinetic_k8s.manifests.releases import ADDONS, JOBSET
 
+BILLING: Final = "cloudbilling.googleapis.com"
 COMPUTE: Final = "compute.googleapis.com"
 APIS: Final = (
     "artifactregistry.googleapis.com",
+    BILLING,
     "cloudbuild.googleapis.com",
     "cloudquotas.googleapis.com",
     "cloudresourcemanager.googleapis.com",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from kinetic.errors import KineticError, ProvisioningError
+from kinetic.errors import CloudPermissionError, KineticError, ProvisioningError
 from kinetic.provisioning.clusters import Prepared, compare
-from kinetic.provisioning.desired import COMPUTE, ClusterOptions
+from kinetic.provisioning.desired import BILLING, COMPUTE, ClusterOptions
 from kinetic.provisioning.plan import Resource, Step
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.threads import parallel_map
@@ -60,7 +60,7 @@ def diagnose(settings: Settings) -> list[Check]:
     found = [Check("credentials", "pass"), *unread]
     found += [Check("plan", "fail", each.message, each.hint) for each in prepared.plan.problems]
     found += map(_of_step, prepared.plan.steps)
-    looks = [_Look(prepared, name) for name in ("bucket", "disks", *_INSIDE)]
+    looks = [_Look(prepared, name) for name in ("billing", "bucket", "disks", *_INSIDE)]
     for checks in parallel_map(_Look.run, looks, threads=len(looks)):
         found += checks
     return found
@@ -107,6 +107,7 @@ class _Look:
         if self.name in _INSIDE and [s.action for s in cluster] not in (["keep"], ["change"]):
             return [Check(self.name, "skip", "The cluster is not ready.")]
         looks = {
+            "billing": self._billing,
             "bucket": self._bucket,
             "disks": self._disks,
             "clock": self._clock,
@@ -119,6 +120,22 @@ class _Look:
         except KineticError as error:
             return [_failed(self.name, error)]
         return found or [Check(self.name, "pass")]
+
+    def _billing(self) -> Iterator[Check]:
+        from kinetic.provisioning.google.billing import is_billed
+
+        cloud = self.prepared.cloud
+        if BILLING not in cloud.enabled:
+            yield Check("billing", "skip", f"The API {BILLING} is not enabled.")
+            return
+        try:
+            billed = is_billed(cloud)
+        except CloudPermissionError as error:
+            yield Check("billing", "skip", error.message, error.hint or "")
+            return
+        if not billed:
+            page = f"https://console.cloud.google.com/billing/linkedaccount?project={cloud.project}"
+            yield Check("billing", "fail", "The project has no active billing account.", page)
 
     def _bucket(self) -> Iterator[Check]:
         from kinetic.provisioning.google.buckets import missing_on_bucket
@@ -162,6 +179,7 @@ class _Look:
 
     def _pools(self) -> Iterator[Check]:
         from kinetic.provisioning.pools import list_pools
+        from kinetic.provisioning.prices import known_prices
         from kinetic.provisioning.quotas import low_quotas
 
         cloud, place = self.prepared.cloud, self.prepared.place
@@ -178,6 +196,12 @@ class _Look:
                 yield Check(f"quota of {name}", "warn", message, fix)
             if status.problem:
                 yield Check(name, "fail", status.problem, f"kinetic pool remove {status.pool.name}")
+            if status.nodes and not status.used_by:
+                known = known_prices(self._inside.settings, ask=False).of(status.pool.priorities[0])
+                price = f"{known} for a slice" if known else "at an unknown price"
+                seen = f"{status.nodes} machines are billed and run no job, {price}."
+                fix = f"kinetic pool add --accelerator {status.pool.accelerator} --min-nodes 0"
+                yield Check(name, "warn", seen, fix if status.pool.min_nodes else "")
             waiting = [str(each) for each in status.priorities if each.state != "ready"]
             if waiting:
                 accelerator = status.pool.accelerator

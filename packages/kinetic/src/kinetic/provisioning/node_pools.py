@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InvalidRequestError
 from kinetic.provisioning.clusters import POLL, Prepared, lease_of
-from kinetic.provisioning.desired import ClusterPlace, region_of
+from kinetic.provisioning.desired import ClusterPlace, checked_region
 from kinetic.provisioning.plan import Plan, Problem, Resource, plan_up
 from kinetic.provisioning.pools import PoolOptions, changed, check, new_pool
 from kinetic.provisioning.quotas import warn_of_quotas
@@ -90,7 +90,7 @@ def prepare_node_pools(
     pool, names, limits = _wanted(draft, options, gke)
     priority = pool.priorities[0]
     cloud = Cloud(gke.project, environment(), poll=poll)
-    region = ClusterPlace(project=gke.project, location=region_of(gke.location), cluster=gke.name)
+    region = ClusterPlace(project=gke.project, location=checked_region(gke.location), cluster=gke.name)
     zones = check_place(Compute(cloud), region, [priority], settings.zone.value)
     zone = next((each for each in (settings.zone.value, gke.location) if each in zones), zones[0])
     warn_of_quotas(replace(region, location=zone), [priority])

@@ -16,6 +16,7 @@ with GoogleCloud(folder, api_server=lambda cluster: (url, ca)) as cloud:
 | `accounts` | IAM: service accounts |
 | `repositories` | Artifact Registry |
 | `clusters` | GKE |
+| `billing` | Cloud Billing: projects, the catalogue |
 | `compute` | Compute, REST |
 | `buckets` | Cloud Storage: `kinetic_servers.gcs` with this package's controls |
 

@@ -8,7 +8,13 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import grpc
-from google.cloud import artifactregistry_v1, cloudquotas_v1, container_v1, iam_admin_v1
+from google.cloud import (
+    artifactregistry_v1,
+    billing_v1,
+    cloudquotas_v1,
+    container_v1,
+    iam_admin_v1,
+)
 from google.cloud import resourcemanager_v3 as manager
 from google.cloud import service_usage_v1 as usage
 from google.iam.v1 import iam_policy_pb2, policy_pb2
@@ -30,6 +36,8 @@ _LIBRARIES: Final = {
     "google.devtools.artifactregistry.v1.ArtifactRegistry": artifactregistry_v1,
     "google.container.v1.ClusterManager": container_v1,
     "google.api.cloudquotas.v1.CloudQuotas": cloudquotas_v1,
+    "google.cloud.billing.v1.CloudBilling": billing_v1,
+    "google.cloud.billing.v1.CloudCatalog": billing_v1,
     "google.longrunning.Operations": operations_pb2,
 }
 _POLICY: Final = {
@@ -38,6 +46,7 @@ _POLICY: Final = {
     "TestIamPermissions": iam_policy_pb2.TestIamPermissionsResponse,
 }
 _LRO: Final = {"BatchEnableServices", "CreateRepository", "DeleteRepository"}
+_NO_PROJECT: Final = {"SearchProjects", "ListSkus"}
 _PLACES: Final = ("name", "parent", "resource")
 
 
@@ -65,7 +74,8 @@ class GoogleApis(RpcServer):
         self._clusters = next(each for each in apis if isinstance(each, Clusters))
 
     def methods(self) -> Iterator[Method]:
-        hosts = dict(zip(_LIBRARIES, (*self._apis, ""), strict=True))
+        names = [*self._apis, "cloudbilling", ""]  # Two services are one API.
+        hosts = dict(zip(_LIBRARIES, names, strict=True))
         for service, methods in GRPC.items():
             api = self._apis.get(hosts[service])
             for name, permission in methods.items():
@@ -93,7 +103,7 @@ class GoogleApis(RpcServer):
                 self._state.check_alive()
                 self._check_token(context)
                 _refuse_unknown(request)
-                if api and method != "SearchProjects":  # It is for no project.
+                if api and method not in _NO_PROJECT:
                     self._admit(api, permission, _place(request))
                 answer = handler(request)
                 if isinstance(answer, Operation):
@@ -158,6 +168,8 @@ def _types(service: str, method: str) -> tuple[Any, Any]:
         )
         if changes:
             return asked, container_v1.Operation
+    if method == "GetProjectBillingInfo":
+        return asked, billing_v1.ProjectBillingInfo
     if method == "DeleteServiceAccount":
         return asked, empty_pb2.Empty
     thing = (

@@ -52,6 +52,10 @@ GRPC: Final = {
         "UpdateCluster": "container.clusters.update",
     },
     "google.api.cloudquotas.v1.CloudQuotas": {"GetQuotaInfo": "cloudquotas.quotas.get"},
+    "google.cloud.billing.v1.CloudBilling": {
+        "GetProjectBillingInfo": "resourcemanager.projects.get",
+    },
+    "google.cloud.billing.v1.CloudCatalog": {"ListSkus": ""},
     "google.longrunning.Operations": {"GetOperation": ""},
 }
 """Service → method → its permission. `CreateCluster` needs `iam.serviceAccounts.actAs` on node accounts too."""

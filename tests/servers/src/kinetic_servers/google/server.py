@@ -12,6 +12,7 @@ import grpc
 from kinetic_servers.gke import Authority, GoogleIdentity
 from kinetic_servers.google.accounts import Accounts
 from kinetic_servers.google.apis import Api, GoogleApis
+from kinetic_servers.google.billing import Billing
 from kinetic_servers.google.buckets import Buckets
 from kinetic_servers.google.clusters import Clusters
 from kinetic_servers.google.compute.resources import Resource, automatic_subnetworks
@@ -65,6 +66,7 @@ class GoogleCloud(State):
             Repositories(self),
             self._clusters,
             Quotas(self),
+            Billing(self),
         ]
         self.grpc = GoogleApis(self, self.authority, self.identity, apis)
         self.compute = _Compute(self._compute)
@@ -89,12 +91,8 @@ class GoogleCloud(State):
         They must be set before a process uses gRPC for the first time.
         """
         apis = (
-            "ARTIFACTREGISTRY",
-            "CLOUDQUOTAS",
-            "CLOUDRESOURCEMANAGER",
-            "CONTAINER",
-            "IAM",
-            "SERVICEUSAGE",
+            *("ARTIFACTREGISTRY", "CLOUDBILLING", "CLOUDQUOTAS", "CLOUDRESOURCEMANAGER"),
+            *("CONTAINER", "IAM", "SERVICEUSAGE"),
         )
         prefix = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
         return {

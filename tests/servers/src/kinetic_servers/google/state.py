@@ -14,6 +14,7 @@ from google.iam.v1 import policy_pb2
 CALLER: Final = "tester@test-project.iam.gserviceaccount.com"
 TITLES: Final = {
     "artifactregistry": "Artifact Registry API",
+    "cloudbilling": "Cloud Billing API",
     "cloudbuild": "Cloud Build API",
     "cloudquotas": "Cloud Quotas API",
     "cloudresourcemanager": "Cloud Resource Manager API",
@@ -142,6 +143,8 @@ class State:
         self.buried: set[str] = set()
         """`deleted:serviceAccount:EMAIL?uid=ID` of all deleted service accounts."""
         self.operations: dict[str, Operation] = {}
+        self.skus: list[Any] = []
+        """The catalogue of Compute Engine; see `billing.sku`."""
         self.requests: list[str] = []
         """All calls, in order: `GetCluster projects/p/…`, `POST projects/p/global/networks`, `buckets.get NAME`."""
         self.changes: list[str] = []

@@ -150,7 +150,7 @@ class Cloud:
         """Return this project's client of a service, of the class *kind*; it is made once."""
         with self._lock:
             if service not in self._clients:
-                address = self.address(service)
+                address = self.address(service.partition(".")[0])
                 options = ClientOptions(api_endpoint=urlsplit(address).netloc) if address else None
                 self._clients[service] = kind(credentials=self.credentials, client_options=options)
             found: T = self._clients[service]
