@@ -30,24 +30,28 @@ def test_a_namespace_of_its_own_is_made_first() -> None:
     assert [each["metadata"].get("namespace") for each in others] == ["team", None, "team"]
 
 
-def test_members_become_subjects_of_a_binding_in_the_namespace_and_one_in_the_cluster() -> None:
-    robot = "ci@project.iam.gserviceaccount.com"
-    members = ["user:ada@example.com", "group:team@example.com", f"serviceAccount:{robot}"]
+@pytest.mark.parametrize(
+    ("member", "kind", "name"),
+    [
+        ("user:ada@example.com", "User", "ada@example.com"),
+        ("group:team@example.com", "Group", "team@example.com"),
+        ("serviceAccount:ci@p.iam.gserviceaccount.com", "User", "ci@p.iam.gserviceaccount.com"),
+        *(
+            (f"{start}://iam.googleapis.com/locations/global/workforcePools/p/x", kind, None)
+            for start, kind in (("principal", "User"), ("principalSet", "Group"))
+        ),
+    ],
+)
+def test_a_member_becomes_the_subject_of_bindings_of_its_own(
+    member: str, kind: str, name: str | None
+) -> None:
+    bindings = user_bindings("team", member)
 
-    in_namespace, in_cluster = user_bindings("team", [*members, members[0]])
-
-    assert in_namespace["metadata"] == {"name": "kinetic-users", "namespace": "team"}
-    assert in_cluster["metadata"] == {"name": "kinetic-users-team"}
-    assert [each["roleRef"]["kind"] for each in (in_namespace, in_cluster)] == [
-        "Role",
-        "ClusterRole",
-    ]
-    assert in_namespace["subjects"] == in_cluster["subjects"]
-    assert [(each["kind"], each["name"]) for each in in_namespace["subjects"]] == [
-        ("User", "ada@example.com"),
-        ("Group", "team@example.com"),
-        ("User", robot),
-    ]
+    assert [each["roleRef"]["kind"] for each in bindings] == ["Role", "ClusterRole"]
+    assert [each["metadata"].get("namespace") for each in bindings] == ["team", None]
+    for each in bindings:
+        (subject,) = each["subjects"]
+        assert (subject["kind"], subject["name"]) == (kind, name or member)
 
 
 @pytest.mark.parametrize(
@@ -55,4 +59,4 @@ def test_members_become_subjects_of_a_binding_in_the_namespace_and_one_in_the_cl
 )
 def test_other_members_are_refused(member: str) -> None:
     with pytest.raises(InvalidRequestError, match="cannot be given a role"):
-        user_bindings("team", [member])
+        user_bindings("team", member)

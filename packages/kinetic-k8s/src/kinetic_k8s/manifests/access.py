@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
 from typing import Final
 
 from kinetic_k8s.errors import InvalidRequestError
@@ -19,6 +19,11 @@ BINDING: Final = "kinetic-users"
 _GROUP: Final = "rbac.authorization.k8s.io"
 _SUBJECTS: Final = {"user": "User", "serviceAccount": "User", "group": "Group"}
 """Kind of a member of an IAM policy → kind of a subject. On GKE the address is the name of either."""
+_PRINCIPALS: Final = {"principal://": "User", "principalSet://": "Group"}
+"""Members of workforce pools, whose name on GKE is all of it.
+
+https://cloud.google.com/kubernetes-engine/docs/how-to/role-based-access-control
+"""
 _WORKLOAD: Final = ("create", "get", "list", "watch", "patch", "delete")
 
 
@@ -74,23 +79,24 @@ def access_manifests(namespace: str) -> list[Manifest]:
     ]
 
 
-def user_bindings(namespace: str, members: Iterable[str]) -> list[Manifest]:
-    """Return what gives these people, and no others, the roles of `access_manifests`.
+def user_bindings(namespace: str, member: str) -> list[Manifest]:
+    """Return what gives somebody the roles of `access_manifests`.
 
     Groups are known to a cluster of GKE only if Google Groups for RBAC is set up there.
 
     Args:
         namespace: That of the jobs.
-        members: As an IAM policy names them, such as `user:ada@example.com` or `group:team@example.com`.
+        member: As an IAM policy names it, such as `user:ada@example.com` or `group:team@example.com`.
 
     Raises:
-        InvalidRequestError: A member is neither a user, a service account nor a group.
+        InvalidRequestError: It is neither a user, a service account, a group nor a principal.
     """
-    subjects = [_subject(member) for member in dict.fromkeys(members)]
+    subject = _subject(member)
+    digest = hashlib.sha256(member.encode()).hexdigest()[:10]
     bindings = (
-        ("RoleBinding", "Role", {"name": BINDING, "namespace": namespace}),
+        ("RoleBinding", "Role", {"name": f"{BINDING}-{digest}", "namespace": namespace}),
         # Other namespaces have other members.
-        ("ClusterRoleBinding", "ClusterRole", {"name": f"{BINDING}-{namespace}"}),
+        ("ClusterRoleBinding", "ClusterRole", {"name": f"{BINDING}-{namespace}-{digest}"}),
     )
     return [
         {
@@ -98,17 +104,20 @@ def user_bindings(namespace: str, members: Iterable[str]) -> list[Manifest]:
             "kind": kind,
             "metadata": metadata,
             "roleRef": {"apiGroup": _GROUP, "kind": role, "name": USER_ROLE},
-            "subjects": subjects,
+            "subjects": [subject],
         }
         for kind, role, metadata in bindings
     ]
 
 
 def _subject(member: str) -> Manifest:
+    for start, kind in _PRINCIPALS.items():
+        if member.startswith(f"{start}iam.googleapis.com/"):
+            return {"apiGroup": _GROUP, "kind": kind, "name": member}
     kind, _, name = member.partition(":")
-    if kind not in _SUBJECTS or "@" not in name:
+    if kind not in _SUBJECTS or "@" not in name.strip("@"):
         raise InvalidRequestError(
             f"{member!r} cannot be given a role of Kubernetes.",
-            hint="Write user:ADDRESS, group:ADDRESS or serviceAccount:ADDRESS.",
+            hint="Write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or principal://iam.googleapis.com/….",
         )
     return {"apiGroup": _GROUP, "kind": _SUBJECTS[kind], "name": name}

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.errors import ConfigurationError, ProvisioningError
+from kinetic.jobs.discover import jobs_in
 from kinetic.provisioning.apply import Progress, apply
 from kinetic.provisioning.desired import (
     COMPUTE,
@@ -41,6 +42,7 @@ from kinetic.provisioning.plan import (
 )
 from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.settings.settings import environment
+from kinetic_k8s.manifests.access import user_bindings
 from kinetic_k8s.manifests.compute_class import parse_priority
 from kinetic_k8s.manifests.releases import ADDONS
 from kinetic_payload.errors import KineticError
@@ -205,6 +207,9 @@ def compare(
         accelerators.setdefault(new_pool(name).priorities[0], name)
     options = replace(options, accelerators=tuple(accelerators.values()))
     namespaces = namespaces_of(options.namespaces or [settings.namespace.value])
+    options = replace(options, users=tuple(dict.fromkeys(options.users)))
+    for user in options.users:
+        user_bindings(namespaces[0], user)  # Refuses what cannot be bound.
     project = check_project(settings.project.value)
     place = place_of(
         project, settings.zone.value, settings.cluster.value, standard=options.standard
@@ -268,8 +273,9 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     edges["APIs"].read(services_of(project))
     place = _where(cloud, edges, place)
     edges |= inside_edges(settings, place.location, cloud.wait)
-    options = ClusterOptions(standard=place.location != place.region)
-    everything = resources_of(place, options, cloud.number, _namespaces(cloud, edges, place))
+    namespaces, users = _members(cloud, edges, place)
+    options = ClusterOptions(standard=place.location != place.region, users=users)
+    everything = resources_of(place, options, cloud.number, namespaces)
     wanted = [each for each in everything if not each.inside]
     actual = _read(cloud, edges, wanted[1:])
     plan = plan_down(wanted, actual, delete_data=delete_data)
@@ -279,16 +285,22 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
 
 
 def running_jobs(prepared: Prepared) -> list[str]:
-    """Return the ids of jobs that have not ended in the cluster that the plan deletes.
+    """Return the ids of jobs that have not ended in the cluster that the plan deletes or replaces.
 
     Raises:
-        KineticError: The cluster cannot be asked.
+        KineticError: The cluster, or the bucket of jobs, cannot be asked.
     """
     from kinetic.provisioning.inside import InsideEdge
 
-    if not any(step.resource.kind == "cluster" for step in prepared.plan.changes):
+    ends = {step.action for step in prepared.plan.changes if step.resource.kind == "cluster"}
+    if "delete" in ends:
+        return cast("InsideEdge", prepared.edges["access"]).running_jobs()
+    bucket = prepared.place.jobs_bucket
+    if "replace" not in ends or prepared.actual.get(f"bucket {bucket}") is None:
         return []
-    return cast("InsideEdge", prepared.edges["access"]).running_jobs()
+    # A cluster that failed may not answer, and would be taken for the one that replaces it.
+    store = open_store(parse_location(f"gs://{bucket}"))
+    return [job.job_id for job in jobs_in(store) if job._session.listed == "no outcome"]
 
 
 def _edges(cloud: Cloud, cluster: str, *, contents: bool = False) -> dict[str, Edge]:
@@ -394,20 +406,28 @@ def _locations(cloud: Cloud, edges: Edges, place: ClusterPlace, *, ours: bool = 
     return clusters.locations(place.cluster, ours=ours)
 
 
-def _namespaces(cloud: Cloud, edges: Edges, place: ClusterPlace) -> list[str]:
-    """Return the namespaces whose jobs may use the bucket of jobs."""
+def _members(cloud: Cloud, edges: Edges, place: ClusterPlace) -> tuple[list[str], list[str]]:
+    """Return the namespaces whose jobs may use the bucket of jobs, and the people who may use both buckets."""
     roles = cast("RolesEdge", edges["role"])
-    jobs = edges["bucket"].read(Resource(kind="bucket", name=place.jobs_bucket))
-    if jobs is None or not jobs.ours:
-        return []
+    found = []
+    for name in (place.jobs_bucket, place.builds_bucket):
+        actual = edges["bucket"].read(Resource(kind="bucket", name=name))
+        ours = actual is not None and actual.ours
+        found.append(roles.members(f"bucket {name}", "roles/storage.objectUser") if ours else [])
     wanted = resources_of(place, ClusterOptions(), cloud.number, ["*"])
-    bucket = next(each.settings for each in wanted if "*" in each.settings.get("member", ""))
-    start, end = bucket["member"].split("*")
-    return [
+    job = next(each.settings["member"] for each in wanted if "*" in each.settings.get("member", ""))
+    start, end = job.split("*")
+    namespaces = [
         member[len(start) : -len(end)]
-        for member in roles.members(bucket["on"], bucket["role"])
+        for member in found[0]
         if member.startswith(start) and member.endswith(end)
     ]
+    users = [
+        member
+        for member in found[0]
+        if member in found[1] and not member.startswith(("deleted:", start))
+    ]
+    return namespaces, users
 
 
 def _check_permissions(prepared: Prepared) -> None:

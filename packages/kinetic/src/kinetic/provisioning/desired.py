@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from kinetic.backends.gke.images.builders import Place
@@ -29,6 +30,12 @@ APIS: Final = (
     "iam.googleapis.com",
     "storage.googleapis.com",
 )
+USER_ROLES: Final = (
+    "roles/cloudbuild.builds.editor",
+    "roles/container.clusterViewer",
+    "roles/serviceusage.serviceUsageConsumer",
+)
+"""What people who submit jobs may do in the project: start a build, find the cluster, use quota."""
 RULES: Final = "those of this version"
 """What the roles of a namespace's users permit."""
 _IMAGE_DAYS: Final = 180
@@ -46,6 +53,9 @@ class ClusterOptions:
     """Pools for these are added, as by `kinetic pool add`."""
     namespaces: Sequence[str] = ()
     """Namespaces in which jobs will run; empty: that of the settings."""
+    users: Sequence[str] = ()
+    """Who gets what submitting jobs needs, as an IAM policy names them: `user:ada@example.com`, `group:…`,
+    `serviceAccount:…`, `principal://…`."""
     standard: bool = False
     """A Standard cluster in a zone, instead of Autopilot in a region."""
     jobset: bool = True
@@ -233,8 +243,32 @@ def resources_of(
         *roles,
         cluster,
         *jobs_roles,
+        *chain.from_iterable(
+            _rights(user, (builds, jobs, repository, builders), first) for user in options.users
+        ),
         *_inside(options, namespaces, cluster),
     ]
+
+
+def _rights(
+    user: str, places: tuple[Resource, Resource, Resource, Resource], first: tuple[str, ...]
+) -> Iterator[Resource]:
+    """Return what lets *user* submit jobs; what the user may do in the cluster is made there.
+
+    What the user may do in the project stays: other clusters of it may need that, too.
+    """
+    builds, jobs, repository, builders = places
+    for role, on in (
+        ("roles/storage.objectUser", builds),
+        ("roles/storage.objectUser", jobs),
+        ("roles/artifactregistry.writer", repository),
+        ("roles/iam.serviceAccountUser", builders),
+    ):
+        yield _role(role, user, on, first)
+    for role in USER_ROLES:
+        yield replace(
+            _role(role, user, None, first), kept="other clusters of the project may need it"
+        )
 
 
 def _bucket(
@@ -336,10 +370,22 @@ def _inside(
         ("access", f"for jobs in the namespace {each}", {"namespace": each, "rules": RULES})
         for each in namespaces
     ]
+    access += [
+        ("users", f"{user} in the namespace {each}", {"namespace": each, "member": user})
+        for each in namespaces
+        for user in options.users
+    ]
     pools = [("pool", each, dict[str, str]()) for each in options.accelerators]
+    # Bindings name the roles that come with the access of jobs.
+    before = {"users": tuple(f"{kind} {name}" for kind, name, _ in access if kind == "access")}
     others = [
         Resource(
-            kind=kind, name=name, settings=settings, after=(cluster.id,), inside=True, adopted=True
+            kind=kind,
+            name=name,
+            settings=settings,
+            after=(cluster.id, *before.get(kind, ())),
+            inside=True,
+            adopted=True,
         )
         for kind, name, settings in (*access, *pools)
     ]
@@ -350,7 +396,9 @@ def _role(
     role: str, who: Resource | str, on: Resource | None, after: tuple[str, ...] = ()
 ) -> Resource:
     member = who if isinstance(who, str) else f"serviceAccount:{who.name}"
-    short = member.partition("/subject/")[2] or member.partition(":")[2].partition("@")[0]
+    short = member.partition("/subject/")[2] or member
+    if not isinstance(who, str):
+        short = who.name.partition("@")[0]
     where = "project" if on is None else on.id
     needed = [each for each in (who, on) if isinstance(each, Resource)]
     return Resource(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.plan import Actual, Resource, State
@@ -16,6 +16,7 @@ from kinetic_k8s.manifests.releases import ADDONS, JOBSET, Release
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.manifests import Manifest
     from kinetic_k8s.reading.causes import Diagnosis
 
 Wait = Callable[[Callable[[], bool], Callable[[], str], float], None]
@@ -154,24 +155,33 @@ class AccessEdge(InsideEdge):
         """Return whether the rules of the roles are those of this version; None if an object is missing."""
         namespace = resource.settings["namespace"]
         cluster = self._cluster.in_namespace(namespace)
-        for wanted in self._objects(namespace):
+        for wanted in self._objects(resource):
             found = cluster.get(wanted["kind"], wanted["metadata"]["name"])
             if found is None:
                 return None
             if found.get("rules") != wanted.get("rules"):
-                return Actual(settings={"namespace": namespace, "rules": "other ones"})
+                return Actual(settings={**resource.settings, "rules": "other ones"})
         return Actual(settings=resource.settings)
 
     def create(self, resource: Resource) -> None:
         """Apply the objects."""
         namespace = resource.settings["namespace"]
-        for wanted in self._objects(namespace):
+        for wanted in self._objects(resource):
             self._cluster.in_namespace(namespace).apply(wanted)
 
-    def _objects(self, namespace: str) -> list[dict[str, Any]]:
+    def _objects(self, resource: Resource) -> list[Manifest]:
         from kinetic_k8s.manifests.access import access_manifests
 
-        return access_manifests(namespace)
+        return access_manifests(resource.settings["namespace"])
+
+
+class UsersEdge(AccessEdge):
+    """Gives somebody the roles of people who submit jobs in a namespace; others keep theirs."""
+
+    def _objects(self, resource: Resource) -> list[Manifest]:
+        from kinetic_k8s.manifests.access import user_bindings
+
+        return user_bindings(resource.settings["namespace"], resource.settings["member"])
 
 
 class PoolsEdge(InsideEdge):
@@ -200,6 +210,7 @@ def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edg
     addons = (JOBSET, *ADDONS.values())
     return {
         "access": AccessEdge(connection, wait),
+        "users": UsersEdge(connection, wait),
         "pool": PoolsEdge(connection, wait),
         **{each.name: AddonEdge(connection, wait, each) for each in addons},
     }

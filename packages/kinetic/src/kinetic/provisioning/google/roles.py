@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from google.cloud import iam_admin_v1
 from google.iam.v1 import iam_policy_pb2
 
 from kinetic.provisioning.edge import Edge
@@ -20,7 +21,7 @@ from kinetic.provisioning.plan import Action, Actual, Resource
 class RolesEdge(Edge):
     """Gives roles, each to one member. The settings of a resource are `role`, `member` and `on`.
 
-    *on* is `project`, `bucket NAME` or `repository LOCATION/NAME`.
+    *on* is `project`, `bucket NAME`, `repository LOCATION/NAME` or `service account EMAIL`.
     """
 
     def __init__(self, cloud: Cloud) -> None:
@@ -34,6 +35,7 @@ class RolesEdge(Edge):
         return {
             "project": PROJECT_SERVICE,
             "repository": "artifactregistry.googleapis.com",
+            "service": "iam.googleapis.com",
         }.get(on, "")
 
     def members(self, on: str, role: str) -> list[str]:
@@ -50,6 +52,7 @@ class RolesEdge(Edge):
             "project": "resourcemanager.projects",
             "bucket": "storage.buckets",
             "repository": "artifactregistry.repositories",
+            "service": "iam.serviceAccounts",
         }[resource.settings["on"].partition(" ")[0]]
         return (f"{holder}.getIamPolicy", f"{holder}.setIamPolicy")
 
@@ -100,10 +103,15 @@ class RolesEdge(Edge):
                 return bucket.set_iam_policy(policy, timeout=self._cloud.timeout, retry=None)
 
             return policy, write_to_bucket
-        client: Any = (
-            projects_client(self._cloud) if on == "project" else repositories_client(self._cloud)
-        )
-        where = f"projects/{self._cloud.project}" if on == "project" else path_of(self._cloud, name)
+        client: Any
+        if on == "service":
+            client = self._cloud.client("iam", iam_admin_v1.IAMClient)
+            email = name.removeprefix("account ")
+            where = f"projects/{self._cloud.project}/serviceAccounts/{email}"
+        elif on == "project":
+            client, where = projects_client(self._cloud), f"projects/{self._cloud.project}"
+        else:
+            client, where = repositories_client(self._cloud), path_of(self._cloud, name)
         asked: dict[str, Any] = {
             "resource": where,
             "options": {"requested_policy_version": 3},
