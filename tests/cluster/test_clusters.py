@@ -30,7 +30,7 @@ from kinetic.errors import (
     ProvisioningBusyError,
     ProvisioningError,
 )
-from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up
+from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up, running_jobs
 from kinetic.provisioning.desired import EXPIRY, ClusterOptions
 from kinetic.provisioning.doctor import diagnose
 from kinetic.provisioning.google.buckets import storage_client
@@ -40,14 +40,20 @@ from kinetic.provisioning.inside import AddonEdge, Connection
 from kinetic.provisioning.node_pools import prepare_node_pools
 from kinetic.provisioning.plan import Resource as Plain
 from kinetic.provisioning.pools import PoolOptions, list_pools, remove_pool
+from kinetic.provisioning.prices import known_prices
 from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.manifests.compute_class import parse_priority
 from kinetic_k8s.manifests.releases import JOBSET, release_manifests
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
+from kinetic_servers.fakes import a_record
 from kinetic_servers.google import GoogleCloud
+from kinetic_servers.google.billing import sku
 from kinetic_servers.google.compute.resources import Resource
 
 PROJECT = "my-project"
@@ -259,6 +265,12 @@ def test_a_quota_or_a_failed_cluster_is_reported_and_replaced(cloud: GoogleCloud
     again = up()
     (step,) = (step for step in again.plan.changes if step.resource.kind == "cluster")
     assert step.action == "replace"
+    store = open_store(parse_location(f"gs://{JOBS}"))
+    for job in ("cpu-f-20260101-000000-abcdef0", "cpu-f-20260101-000000-abcdef1"):
+        store.write(f"{job}/handle.json", encode(a_record(job_id=job)))
+    ended = Outcome(job_id="cpu-f-20260101-000000-abcdef1", status="cancelled")
+    store.write("cpu-f-20260101-000000-abcdef1/outcome.json", encode(ended))
+    assert running_jobs(again) == ["cpu-f-20260101-000000-abcdef0"]
     assert "IN_USE_ADDRESSES" in step.detail
     again.apply()
     assert up().plan.changes == ()
@@ -519,6 +531,10 @@ def test_doctor_names_what_is_missing_and_the_line_that_mends_it(cloud: GoogleCl
     }
     up(accelerators=["cpu"]).apply()
     assert {check.state for check in diagnose(settings())} == {"pass"}
+    cloud.projects[PROJECT].billing = False
+    (billing,) = (check for check in diagnose(settings()) if check.state != "pass")
+    assert (billing.name, billing.state, PROJECT in billing.fix) == ("billing", "fail", True)
+    cloud.projects[PROJECT].billing = True
     assert cluster_status(settings()).pools[0].pool.name == "kinetic-cpu"
 
     cloud.add_disk(PROJECT, "us-central1-a", "pvc-1", **{"goog-k8s-cluster-name": "demo"})
@@ -677,17 +693,80 @@ def test_a_node_pool_waits_for_others_and_names_a_failure_and_a_permission(
     assert "kinetic-np-l4" in run("list")
 
 
+def test_users_get_what_submitting_needs_and_lose_it_with_the_cluster(
+    cloud: GoogleCloud, plane_of_clusters: Bed
+) -> None:
+    ada, team = "user:ada@example.com", "group:team@example.com"
+    up(users=[ada], namespaces=["team"]).apply()
+    prepared = up(users=[team, ada], namespaces=["team"])
+    assert {step.resource.kind for step in prepared.plan.changes} == {"role", "users"}
+    prepared.apply()
+    assert up(users=[team, ada], namespaces=["team"]).plan.changes == ()
+    # Who is not named any more keeps the rights.
+    assert up(namespaces=["team"]).plan.changes == ()
+
+    api = ApiServer(plane_of_clusters.access("team"))
+    bound = {each["subjects"][0]["name"] for each in api.list("RoleBinding")}
+    assert {"ada@example.com", "team@example.com"} <= bound
+    builds = f"{PROJECT}/iam/serviceAccounts/kn-demo-builds@{PROJECT}.iam.gserviceaccount.com"
+    (actor,) = cloud.policy(builds).bindings
+    assert (actor.role, [*actor.members]) == ("roles/iam.serviceAccountUser", [team, ada])
+
+    prepared = down()
+    kept = {s.resource.settings.get("role") for s in prepared.plan.steps if s.action == "keep"}
+    prepared.apply()
+    left = [each for each in cloud.resources(PROJECT) if each not in apis(cloud)]
+    assert sorted(left) == sorted(
+        f"resourcemanager/bindings/{role}/{who}" for role in kept - {None} for who in (ada, team)
+    )
+
+
+def test_a_user_that_cannot_be_bound_is_refused_at_the_start(cloud: GoogleCloud) -> None:
+    with pytest.raises(KineticError, match="cannot be given a role"):
+        up(users=["ada@example.com"])
+    assert cloud.requests == []
+
+
+def test_the_catalogue_is_read_once_a_day_if_it_can_be(cloud: GoogleCloud, tmp_path: Path) -> None:
+    wanted = parse_priority("v6e-8")
+    listed = known_prices(settings()).of(wanted)
+    assert listed is not None
+    assert (listed.per_hour, listed.source) == (21.6, "list price, us-central1, 2026-08-24")
+
+    cloud.add_project("priced-project", number=5, apis=["cloudbilling.googleapis.com"])
+    here = "us-central1"
+    cloud.skus = [
+        sku("Commitment v1: TpuV6e running in Iowa for 1 Year", 1.9, here, usage="Commit1Yr"),
+        sku("Capacity Optimized TpuV6e running in Iowa", 5, here),
+        sku("TpuV6e running in Iowa", 3.25, here, "us-east1"),
+        sku("TpuV6e attached to Spot Preemptible VMs running in Iowa", 1, here),
+        # Two SKUs that say different things of a region.
+        sku("TpuV5e running in Iowa", 1, here),
+        sku("TpuV5e running in Iowa", 2, here),
+    ]
+    for ask in (True, True, False):
+        found = known_prices(settings(), ask=ask).of(wanted)
+        assert found is not None
+        assert (found.per_hour, found.source[:31]) == (26.0, "Google's catalogue, us-central1")
+    assert len([each for each in cloud.requests if each.startswith("ListSkus")]) == 4
+    # Its usage is not that of spot, and the other one is ambiguous.
+    for name in ("v6e-8:spot", "v5e-8"):
+        other = known_prices(settings()).of(parse_priority(name))
+        assert other is not None
+        assert other.source.startswith("list price")
+
+
 @pytest.fixture
 def kinetic(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """The command, as a process of its own."""
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         named: tuple[str, ...] = ("--project", PROJECT, "--cluster", "demo")
         if "--zone" not in arguments:
             named += ("--zone", "us-central1")
         return subprocess.Popen(
             [sys.executable, "-m", "kinetic_cli", *arguments, *named],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -718,6 +797,43 @@ def test_ctrl_c_says_how_far_it_came_and_the_command_continues(
     output, errors = done.communicate(timeout=120)
     assert done.returncode == 0, errors
     assert "export KINETIC_PROJECT=my-project KINETIC_ZONE=us-central1" in output
+
+
+def test_the_options_of_a_project_are_those_of_its_file(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    def dry_run(*arguments: str) -> tuple[str, str]:
+        return kinetic("up", "--dry-run", *arguments).communicate(timeout=120)
+
+    file = tmp_path / "kinetic.toml"
+    file.write_text('acelerators = ["v6e-8"]')
+    assert "Did you mean accelerators?" in dry_run()[1]
+    assert cloud.requests == []
+    file.write_text('cluster = "other"\naccelerators = ["v6e-8"]\nusers = ["user:ada@example.com"]')
+    output, errors = dry_run()
+    assert "Cluster demo in us-central1" in errors
+    assert "$21.60/h in use" in output
+    assert "users user:ada@example.com in the namespace default" in " ".join(output.split())
+    assert max(map(len, output.splitlines())) <= 100
+    plan = json.loads(dry_run("--json", "--accelerator", "l4")[0])
+    assert [step["name"] for step in plan["steps"] if step["kind"] == "pool"] == ["l4"]
+    file.rename(tmp_path / "team.toml")
+    assert "pool v6e-8" in dry_run("--config", "team.toml")[0]
+    assert "cannot be read" in dry_run("--config", "kinetic.toml")[1]
+
+
+def test_a_question_about_a_plan_as_json_comes_after_the_plan(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
+) -> None:
+    terminal, stdin = os.openpty()
+    asked = kinetic("up", "--json", stdin=stdin)
+    os.write(terminal, b"n\n")
+    output, errors = asked.communicate(timeout=120)
+    os.close(terminal)
+    os.close(stdin)
+    assert (output, asked.returncode) == ("", 130)
+    assert re.search(r"create +5-10 min +\$73, the first \$0 +cluster(?s:.*)Make it\?", errors)
+    assert cloud.changes == []
 
 
 def test_init_without_a_terminal_asks_nothing_and_keeps_the_cluster_as_a_profile(

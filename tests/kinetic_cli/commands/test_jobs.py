@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +25,10 @@ from kinetic.jobs.outcome import JobOutcome
 from kinetic_cli.app import App
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_servers.fakes import FakeServices, connected
-from kinetic_servers.stub_jobs import StubApp, StubJob, a_job, run
+from kinetic_servers.stub_jobs import NOW, StubApp, StubJob, a_job, run
 
 Jobs = Callable[..., Result]
 
@@ -108,6 +110,52 @@ def test_a_job_that_cannot_be_read_or_verified_does_not_hide_the_others(jobs: Jo
     assert "Warning: 2 jobs are UNVERIFIED. It is not signed.\nCopy the key.\n" in ran.stderr
     assert ran.stderr.count("It is not signed.") == 1
     assert ran.exit_code == 0
+
+
+def test_costs_count_the_attempts_of_jobs_and_say_what_is_not_known(
+    jobs: Jobs, tmp_path: Path
+) -> None:
+    begun = NOW - 36_000
+    written = {
+        # Preempted after an hour; half an hour later it ran for half an hour.
+        "preempted": {"1/host-0.claim": 0, "1/host-1.json": 3600, "2/host-0.claim": 5400}
+        | {"2/host-0.json": 7200},
+        "running": {"1/host-0.claim": 34_200},
+        "lost": {"1/host-0.claim": 0, "2/host-0.claim": 3600, "2/host-0.json": 7200},
+        "vanished": {"1/host-0.claim": 0},
+        "cpu": {"1/host-0.claim": 0, "1/host-0.json": 7200},
+    }
+    among = [a_job("here")]
+    for name, objects in written.items():
+        for place, seconds in objects.items():
+            file = tmp_path / "store" / name / "attempts" / place
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"{}")
+            os.utime(file, (begun + seconds, begun + seconds))
+        accelerator = "cpu" if name == "cpu" else "v6e-8"
+        state = JobStatus.RUNNING if name == "running" else JobStatus.FAILED
+        job = a_job(
+            name, backend="gke", accelerator=accelerator, bucket_name=str(tmp_path / "store")
+        )
+        job.state = state
+        who = None if name == "cpu" else "ada.laptop"
+        job._session.record = JobRecord(**job.to_dict(), submitter=who)
+        among.append(job)
+
+    ran = jobs("list", "--cost", among=tuple(among))
+
+    found = {line.split()[0]: line.split()[1:] for line in ran.stdout.splitlines() if line}
+    assert found["preempted"] == ["FAILED", "v6e-8", "2", "12.00", "$32.40"]
+    assert found["running"] == ["RUNNING", "v6e-8", "1", "4.00", "$10.80"]
+    assert found["lost"] == ["FAILED", "v6e-8", "2", "≥8.00", "≥$21.60"]
+    assert found["vanished"] == ["FAILED", "v6e-8", "1", "unknown", "unknown"]
+    assert found["cpu"] == ["FAILED", "cpu", "1", "2.00", "unknown"]
+    assert found["ada.laptop"] == ["4", "6", "≥24.00", "≥$64.80"]
+    assert found["not"] == ["known", "1", "1", "2.00", "unknown"]
+    assert "here" not in found
+    document = json.loads(jobs("list", "--cost", "--json", among=tuple(among)).stdout)
+    assert {job["job_id"]: job["cost_usd"] for job in document}["preempted"] == 32.4
+    assert {job["job_id"]: job["cost_complete"] for job in document}["lost"] is False
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,12 +56,16 @@ class App:
         """Release what the command used."""
         self._resources.close()
 
-    def settings(self, **more: str | None) -> Settings:
-        """Return the settings that this command line, and *more*, resolve to, with their sources."""
-        from kinetic.settings.settings import Settings
+    def settings(self, file: Mapping[str, str] = {}, /, **more: str | None) -> Settings:
+        """Return the settings that this command line, and *more*, resolve to, with their sources.
 
-        given = {name: text for name, text in more.items() if text}
-        return Settings.from_environment(**self.target.given, **given)
+        *file* are those of a `kinetic.toml`.
+        """
+        from kinetic.settings.settings import environment, resolve
+
+        given = {**self.target.given, **{name: text for name, text in more.items() if text}}
+        profile = given.pop("profile", None)
+        return resolve(given, profile=profile, environ=environment(), file=file)
 
     def attach(self, job_id: str) -> JobHandle:
         """Return the handle of a job."""

@@ -148,6 +148,22 @@ def profile_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("name", required=required, shell_complete=_complete_profiles)
 
 
+def config_option(function: F) -> F:
+    """Add `--config`: the keys of that file, else of `kinetic.toml` in this folder, else none."""
+
+    def read(_ctx: click.Context, _param: click.Parameter, value: str | None) -> dict[str, Any]:
+        from kinetic.settings.project_file import NAME, read_project_file
+
+        return read_project_file(Path(value or NAME)) if value or os.path.lexists(NAME) else {}
+
+    return click.option(
+        "--config",
+        metavar="FILE",
+        callback=read,
+        help="A file with options of your project.  [default: kinetic.toml, if it is here]",
+    )(function)
+
+
 def deletion_options(function: F) -> F:
     """Add `--cleanup-timeout` and `--cleanup-poll-interval`."""
     function = click.option(

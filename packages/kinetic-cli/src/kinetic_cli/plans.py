@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_cli.options import ask
@@ -10,12 +12,13 @@ from kinetic_cli.output import Output
 if TYPE_CHECKING:
     from kinetic.provisioning.clusters import Prepared
     from kinetic.provisioning.plan import Step
+    from kinetic.provisioning.prices import Prices
 
 _COSTS: Final = {
-    "cluster": "$73 (the first one: $0)",
-    "router": "$1 a node, $0.045 a GB",
-    "bucket": "$0.02 a GB",
-    "repository": "$0.10 a GB",
+    "cluster": "$73, the first $0",
+    "router": "$1/node, $0.045/GB",
+    "bucket": "$0.02/GB",
+    "repository": "$0.10/GB",
 }
 """Of a month, in US dollars, 2026-11: https://cloud.google.com/kubernetes-engine/pricing, .../nat/pricing,
 .../storage/pricing, .../artifact-registry/pricing."""
@@ -32,24 +35,53 @@ _TIMES: Final = {
 _CONTINUES: Final = "Run the command again: it continues."
 
 
-def show_plan(output: Output, prepared: Prepared) -> None:
-    """Print what will be done, and what stays."""
+def show_plan(
+    output: Output, prepared: Prepared, prices: Prices | None = None, *, on_stderr: bool = False
+) -> None:
+    """Print what will be done, and what stays, in 80 to 100 columns."""
+    from kinetic_k8s.manifests.compute_class import parse_priority
+    from kinetic_payload.printable import printable_line
+
     plan, place = prepared.plan, prepared.place
     output.note(f"Cluster {place.cluster} in {place.location}, project {place.project}")
-    rows = [
-        (
-            step.action,
-            _TIMES.get((step.action, step.resource.kind)),
-            _COSTS.get(step.resource.kind) if step.action in ("create", "replace") else None,
-            step.resource.id,
-            step.detail,
+    stdout = Output(stdout=output.stderr) if on_stderr else output
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 80), 100)
+    rows = [("ACTION", "TAKES", "COST PER MONTH", "WHAT")] if plan.steps else []
+    for step in plan.steps:
+        made, kind = step.action in ("create", "replace"), step.resource.kind
+        takes, cost = _TIMES.get((step.action, kind)), _COSTS.get(kind) if made else None
+        if made and kind == "pool" and prices is not None:
+            price = prices.of(parse_priority(step.resource.name))
+            cost = f"{price} in use" if price else "unknown"
+        why = f": {step.detail}" if step.detail else ""
+        rows.append((step.action, takes or "-", cost or "-", step.resource.id + why))
+    for action, takes, cost, what in rows:
+        head = f"{action:<7}  {takes:<9}  {cost:<18}  "
+        wrapped = textwrap.wrap(
+            printable_line(what),
+            width - len(head),
+            break_long_words=False,
+            break_on_hyphens=False,
         )
-        for step in plan.steps
-    ]
-    if rows:
-        output.table(["action", "takes", "cost per month", "what", "why"], rows)
+        stdout.line(f"\n{' ' * len(head)}".join([head + wrapped[0], *wrapped[1:]]))
     if not plan.changes and not plan.problems:
         output.note("Nothing to do.")
+    if prices is not None and any(step.resource.kind == "pool" for step in plan.changes):
+        output.note("A pool costs that while a job runs on its machines, and nothing until then.")
+
+
+def note_jobs(output: Output, prepared: Prepared) -> None:
+    """Name the jobs that have not ended, if the plan removes their cluster."""
+    from kinetic.errors import KineticError
+    from kinetic.provisioning.clusters import running_jobs
+
+    try:
+        jobs = running_jobs(prepared)
+    except KineticError as error:
+        output.note(f"Whether jobs run there cannot be seen: {error.message}")
+    else:
+        if jobs:
+            output.note(f"Jobs that run or wait there end: {', '.join(jobs)}.")
 
 
 def check_problems(output: Output, prepared: Prepared) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import json_option, target_options
-from kinetic_cli.plans import apply_plan, plan_document, show_plan
+from kinetic_cli.options import config_option, json_option, target_options
+from kinetic_cli.plans import apply_plan, note_jobs, plan_document, show_plan
 
 
 @click.command("down")
@@ -17,36 +18,33 @@ from kinetic_cli.plans import apply_plan, plan_document, show_plan
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
-def command(app: App, delete_data: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+def command(
+    app: App, delete_data: bool, dry_run: bool, yes: bool, config: dict[str, Any], as_json: bool
+) -> None:
     """Remove a cluster with everything that `kinetic up` made for it; run again, it continues.
 
     It shows first what goes and what stays. The bucket of jobs stays unless --delete-data is given, and so do
     enabled APIs and what Kinetic did not make.
     """
-    from kinetic.errors import KineticError
-    from kinetic.provisioning.clusters import prepare_down, running_jobs
+    from kinetic.provisioning.clusters import prepare_down
+    from kinetic.settings.project_file import SETTINGS
 
     app.print_warnings()
-    settings = app.settings()
-    prepared = prepare_down(settings, delete_data=delete_data)
+    file = {key: value for key, value in config.items() if key in SETTINGS}
+    prepared = prepare_down(app.settings(file), delete_data=delete_data)
     if as_json and (dry_run or not prepared.plan.changes):
         app.output.json(plan_document(prepared))
         return
     place, changes = prepared.place, prepared.plan.changes
     if not changes:
         app.output.line(f"Nothing is left to remove of {place.cluster} in {place.project}.")
-    if not as_json:
-        show_plan(app.output, prepared)
-    try:
-        jobs = running_jobs(prepared)
-    except KineticError as error:
-        app.output.note(f"Whether jobs run there cannot be seen: {error.message}")
-    else:
-        if jobs:
-            app.output.note(f"Jobs that run or wait there end: {', '.join(jobs)}.")
+    if not as_json or (not yes and sys.stdin.isatty()):
+        show_plan(app.output, prepared, on_stderr=as_json)
+    note_jobs(app.output, prepared)
     if dry_run or not changes:
         return
     loses = any(step.resource.name == place.jobs_bucket and step.detail for step in changes)

@@ -128,10 +128,8 @@ def add(
     app.output.line(f"{verb} pool {pool.name}: {', else '.join(map(str, pool.priorities))}.")
     if pool.min_nodes:
         price = known_prices(app.settings()).of(pool.priorities[0])
-        slices = pool.min_nodes / pool.accelerator.hosts
-        month = (
-            f"${price.per_hour * slices * HOURS_PER_MONTH:,.0f}" if price else "an unknown amount"
-        )
+        hours = pool.min_nodes / pool.accelerator.hosts * HOURS_PER_MONTH
+        month = f"${price.per_hour * hours:,.0f}" if price else "an unknown amount"
         app.output.note(
             f"{pool.min_nodes} machines are kept, and billed, from now on: {month} a month."
         )

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.commands.jobs.list import listed_costs, print_costs, public
 from kinetic_cli.options import json_option, target_options
+
+if TYPE_CHECKING:
+    from kinetic.provisioning.status import ClusterStatus
+    from kinetic.settings.settings import Settings
 
 
 @click.command("status")
+@click.option(
+    "--cost", is_flag=True, help="Show what jobs cost, too, as `jobs list --cluster --cost` does."
+)
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
-def command(app: App, as_json: bool) -> None:
+def command(app: App, cost: bool, as_json: bool) -> None:
     """Show a cluster: its state and version, its jobs by state, its pools, and machines that idle."""
     from kinetic.provisioning.status import cluster_status
+    from kinetic_k8s.manifests.releases import JOBSET
 
     app.print_warnings()
-    found = cluster_status(app.settings())
+    settings = app.settings()
+    found = cluster_status(settings)
     gke = found.gke
-    idle = [
-        f"{status.nodes} machines of the pool {status.pool.name} are billed and run no job."
-        for status in found.idle
-    ]
+    idle = _idle(settings, found)
+    jobs = [] if not cost else listed_costs(app)
     if as_json:
         app.output.json(
             {
@@ -42,6 +52,8 @@ def command(app: App, as_json: bool) -> None:
                     for each in found.pools
                 ],
                 "idle": idle,
+                "jobset": found.jobset,
+                **({"costs": [public(job) for job in jobs]} if cost else {}),
             }
         )
         return
@@ -51,6 +63,7 @@ def command(app: App, as_json: bool) -> None:
             ("Cluster", found.identity),
             ("Status", gke and gke.status),
             ("Version", gke and f"{gke.version}, {kind}"),
+            ("JobSet", _jobset(found.jobset, JOBSET.version)),
             (
                 "Jobs",
                 ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none",
@@ -72,3 +85,29 @@ def command(app: App, as_json: bool) -> None:
         )
     for line in idle:
         app.output.note(line)
+    if cost:
+        print_costs(app, jobs)
+
+
+def _jobset(version: str | None, ours: str) -> str:
+    if version is None:
+        return "not known: you may not read its definition"
+    if not version:
+        return "not installed by Kinetic"
+    return version if version == ours else f"{version}; this Kinetic brings {ours}: kinetic up"
+
+
+def _idle(settings: Settings, found: ClusterStatus) -> list[str]:
+    """Return what is billed and runs no job, as sentences; no prices are asked for."""
+    from kinetic.provisioning.prices import known_prices
+
+    prices = known_prices(settings, ask=False, location=found.gke.location if found.gke else None)
+    lines = []
+    for status in found.idle:
+        price = prices.of(status.pool.priorities[0])
+        slices = (status.nodes or 0) / status.pool.accelerator.hosts
+        rate = f"${price.per_hour * slices:,.2f} an hour" if price else "at an unknown price"
+        lines.append(
+            f"{status.nodes} machines of the pool {status.pool.name} are billed and run no job: {rate}."
+        )
+    return lines

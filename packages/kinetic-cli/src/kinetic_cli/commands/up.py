@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import json_option, target_options
-from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_plan
+from kinetic_cli.options import config_option, json_option, target_options
+from kinetic_cli.plans import apply_plan, check_problems, note_jobs, plan_document, show_plan
 
 
 @click.command("up")
@@ -31,6 +34,13 @@ from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_pl
 @click.option(
     "--subnetwork", metavar="NAME", help="Of --network.  [default: the name of the network]"
 )
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="PRINCIPAL",
+    help="Let user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or principal://… submit jobs; may be repeated.",
+)
 @click.option("--no-jobset", is_flag=True, help="Do not install JobSet.")
 @click.option(
     "--addon",
@@ -41,6 +51,7 @@ from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_pl
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
@@ -51,10 +62,12 @@ def command(
     standard: bool,
     network: str | None,
     subnetwork: str | None,
+    users: tuple[str, ...],
     no_jobset: bool,
     addons: tuple[str, ...],
     dry_run: bool,
     yes: bool,
+    config: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Make a cluster on Google Cloud, with everything that jobs need; run again, it continues.
@@ -63,24 +76,36 @@ def command(
     """
     from kinetic.provisioning.clusters import prepare_up
     from kinetic.provisioning.desired import ClusterOptions
+    from kinetic.provisioning.prices import known_prices
+    from kinetic.settings.project_file import SETTINGS
 
-    if subnetwork and not network:
+    given = {
+        "accelerators": accelerators,
+        "namespaces": namespaces,
+        "addons": addons,
+        "standard": standard,
+        "network": network,
+        "subnetwork": subnetwork,
+        "users": users,
+    }
+    # A network of the command line has its own subnetwork.
+    without = (*SETTINGS, "subnetwork") if network else SETTINGS
+    options = {key: value for key, value in config.items() if key not in without}
+    options |= {key: value for key, value in given.items() if value}
+    options |= {"jobset": False} if no_jobset else {}
+    if options.get("subnetwork") and not options.get("network"):
         raise click.UsageError("--subnetwork needs --network.")
-    options = ClusterOptions(
-        accelerators=accelerators,
-        namespaces=namespaces,
-        standard=standard,
-        jobset=not no_jobset,
-        addons=addons,
-        network=network,
-        subnetwork=subnetwork,
-    )
     app.print_warnings()
-    prepared = prepare_up(app.settings(), options)
+    settings = app.settings({key: config[key] for key in SETTINGS if key in config})
+    prepared = prepare_up(settings, ClusterOptions(**options))
     plan = prepared.plan
-    if not as_json:
-        show_plan(app.output, prepared)
-    elif plan.problems or dry_run:
+    if not as_json or (plan.changes and not (yes or dry_run) and sys.stdin.isatty()):
+        pools = [step for step in plan.changes if step.resource.kind == "pool"]
+        location = prepared.place.location
+        prices = known_prices(settings, location=location) if pools else None
+        show_plan(app.output, prepared, prices, on_stderr=as_json)
+    note_jobs(app.output, prepared)
+    if as_json and (plan.problems or dry_run):
         app.output.json(plan_document(prepared))
     check_problems(app.output, prepared)
     if dry_run:

@@ -90,7 +90,9 @@ def prepare_node_pools(
     pool, names, limits = _wanted(draft, options, gke)
     priority = pool.priorities[0]
     cloud = Cloud(gke.project, environment(), poll=poll)
-    region = ClusterPlace(project=gke.project, location=checked_region(gke.location), cluster=gke.name)
+    region = ClusterPlace(
+        project=gke.project, location=checked_region(gke.location), cluster=gke.name
+    )
     zones = check_place(Compute(cloud), region, [priority], settings.zone.value)
     zone = next((each for each in (settings.zone.value, gke.location) if each in zones), zones[0])
     warn_of_quotas(replace(region, location=zone), [priority])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinetic.user_warnings import warn_caller
 from kinetic_k8s.errors import NotPermittedError
@@ -30,6 +31,8 @@ class ClusterStatus:
     jobs: Mapping[str, int]
     """How many jobs there are, by state: PENDING, RUNNING, SUCCEEDED, FAILED."""
     pools: tuple[PoolStatus, ...]
+    jobset: str | None
+    """The version of JobSet that Kinetic installed; empty: it is not Kinetic's; None: the user may not look."""
 
     @property
     def idle(self) -> tuple[PoolStatus, ...]:
@@ -49,6 +52,7 @@ def cluster_status(settings: Settings) -> ClusterStatus:
     from kinetic.provisioning.pools import pools_in, workloads_in
     from kinetic.settings.settings import environment
     from kinetic.target import Target
+    from kinetic_k8s.manifests.releases import JOBSET
     from kinetic_k8s.reading.workloads import WorkloadView
 
     cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
@@ -60,16 +64,21 @@ def cluster_status(settings: Settings) -> ClusterStatus:
             warn_caller(error.message)
             return None
 
-    looks: list[Callable[[], list[Manifest] | None]] = [
-        lambda: workloads_in(cluster),
-        classes_or_none,
-    ]
-    workloads, classes = parallel_map(lambda look: look(), looks, threads=2)
+    def jobset() -> str | None:
+        with suppress(NotPermittedError):
+            found = cluster.get("CustomResourceDefinition", JOBSET.definition, brief=True) or {}
+            known = found.get("metadata", {}).get("annotations") or {}
+            return str(known.get(JOBSET.installed, ""))
+        return None
+
+    looks: list[Callable[[], Any]] = [lambda: workloads_in(cluster), classes_or_none, jobset]
+    workloads, classes, version = parallel_map(lambda look: look(), looks, threads=3)
     return ClusterStatus(
         identity=str(cluster.identity),
         gke=gke,
         jobs=dict(Counter(_state(WorkloadView(each)) for each in workloads or ())),
         pools=tuple(pools_in(cluster, gke, classes or [], workloads or [])),
+        jobset=version,
     )
 
 

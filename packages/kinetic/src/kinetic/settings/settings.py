@@ -1,4 +1,4 @@
-"""Settings, each with its source: argument > `KINETIC_*` > active profile > default.
+"""Settings, each with its source: argument > `KINETIC_*` > `kinetic.toml` > active profile > default.
 
 The only module that reads the environment.
 """
@@ -217,9 +217,12 @@ def resolve(
     *,
     environ: Mapping[str, str],
     profile: str | None = None,
+    file: Mapping[str, str] = {},
     user_home: Path | None = None,
 ) -> Settings:
-    """Resolve every setting from *arguments*, *environ* and the profiles file. Empty is unset.
+    """Resolve every setting from *arguments*, *environ*, *file* and the profiles file. Empty is unset.
+
+    *file* are the settings of a `kinetic.toml`.
 
     Raises:
         ConfigurationError: A variable, the profile or the profiles file is wrong.
@@ -227,7 +230,7 @@ def resolve(
     known = {field.name for field in fields(Settings)}
     if unknown := sorted(set(arguments) - known):
         raise TypeError(f"There is no setting {unknown[0]!r}.")
-    sources = _Sources({**arguments, "profile": profile}, environ)
+    sources = _Sources({**arguments, "profile": profile}, environ, file)
     home = sources.path("home", lambda: (user_home or _own_home()) / ".kinetic", "default")
     check_home(home.value)
     profiles_file = sources.path(
@@ -257,9 +260,15 @@ def resolve(
 
 
 class _Sources:
-    def __init__(self, arguments: Mapping[str, str | None], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: Mapping[str, str | None],
+        environ: Mapping[str, str],
+        file: Mapping[str, str] = {},
+    ) -> None:
         self._arguments = arguments
         self._environ = environ
+        self._file = file
         self.profile: Profile | None = None
 
     def text(self, name: str, *, also: str = "") -> Setting[str | None]:
@@ -269,6 +278,7 @@ class _Sources:
         for value, source in (
             (self._arguments.get(name), "argument"),
             (self._environ.get(variable), variable),
+            (self._file.get(name), "kinetic.toml"),
             (in_profile.value, in_profile.source),
             (self._environ.get(also), also),
         ):

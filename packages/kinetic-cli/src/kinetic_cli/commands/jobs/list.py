@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
+    from kinetic.provisioning.costs import Cost
     from kinetic_cli.app import Where
     from kinetic_payload.records.job import JobRecord
 
@@ -34,30 +36,26 @@ _UNVERIFIED: Final = "UNVERIFIED"
     metavar="[NAME]",
     help="Only the jobs of the cluster.",
 )
+@click.option(
+    "--cost", is_flag=True, help="Show the hours of accelerators that they used, and the cost."
+)
 @target_options(hidden=True, without="cluster")
 @json_option
 @click.pass_obj
-def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
+def command(app: App, local: bool, cluster: str | None, cost: bool, as_json: bool) -> None:
     """List jobs with status and age, newest first. A batch is one line."""
-    from kinetic.jobs.discover import full_disk_of, statuses_of
-
     if local and cluster is not None:
         raise click.UsageError("--local and --cluster exclude each other.")
     if cluster:
         app.target.given["cluster"] = cluster
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
-    handles, batches = app.list_all(where)
-    statuses = statuses_of(handles)
-    _note_unverified(app, statuses)
-    if full := full_disk_of(handles, app.settings().home.value):
-        app.output.note(f"Warning: {full}")
-    jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
-    jobs += [_facts_of_batch(app, batch) for batch in batches]
-    jobs.sort(key=lambda job: job["created_at"], reverse=True)
+    jobs = _listed(app, where, cost=cost)
     if as_json:
-        app.output.json(jobs)
+        app.output.json([public(job) for job in jobs])
     elif not jobs:
         app.output.note("No jobs.")
+    elif cost:
+        print_costs(app, jobs)
     else:
         app.output.table(
             ["job id", "status", "age", "function", "accelerator", "backend"],
@@ -73,6 +71,31 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
                 for job in jobs
             ),
         )
+
+
+def _listed(app: App, where: Where | None, *, cost: bool) -> list[dict[str, Any]]:
+    from kinetic.jobs.discover import full_disk_of, statuses_of
+
+    handles, batches = app.list_all(where)
+    statuses = statuses_of(handles)
+    _note_unverified(app, statuses)
+    if full := full_disk_of(handles, app.settings().home.value):
+        app.output.note(f"Warning: {full}")
+    jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
+    jobs += [_facts_of_batch(app, batch) for batch in batches]
+    if cost:
+        jobs = _with_costs(app, jobs, [*handles, *batches])
+    return sorted(jobs, key=lambda job: job["created_at"], reverse=True)
+
+
+def listed_costs(app: App) -> list[dict[str, Any]]:
+    """Return the jobs of the cluster, newest first, with what they cost."""
+    return _listed(app, "cluster", cost=True)
+
+
+def public(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what JSON shows of a job."""
+    return {key: value for key, value in job.items() if not key.startswith("_")}
 
 
 def _facts(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[str, Any]:
@@ -111,6 +134,58 @@ def _facts_of_record(app: App, job: JobHandle | JobRecord) -> dict[str, Any]:
         "zone": job.zone,
         "namespace": job.namespace,
     }
+
+
+def _with_costs(
+    app: App, jobs: list[dict[str, Any]], handles: Sequence[JobHandle | BatchHandle]
+) -> list[dict[str, Any]]:
+    """Return *jobs*, those of *handles*, with what they cost; those on this machine are left out."""
+    from kinetic.batches.handle import BatchHandle
+    from kinetic.provisioning.costs import costs_of
+    from kinetic.provisioning.prices import known_prices
+
+    records = [
+        each._manifest.job_record if isinstance(each, BatchHandle) else each._record
+        for each in handles
+    ]
+    running = [job["status"] == "RUNNING" for job in jobs]
+    costs = costs_of(
+        list(zip(records, running, strict=True)), known_prices(app.settings()), app.clock()
+    )
+    return [
+        {**job, "submitter": record.submitter, **cost.document(), "_cost": cost}
+        for job, record, cost in zip(jobs, records, costs, strict=True)
+        if cost is not None
+    ]
+
+
+def print_costs(app: App, jobs: list[dict[str, Any]]) -> None:
+    """Print what each job costs, and then each submitter."""
+    from kinetic.provisioning.costs import total
+
+    heads = ["attempts", "accelerator hours", "cost"]
+    app.output.table(
+        ["job id", "status", "accelerator", *heads],
+        ((job["job_id"], job["status"], job["accelerator"], *_cells(job["_cost"])) for job in jobs),
+    )
+    app.output.line("")
+    people = sorted({job["submitter"] or "" for job in jobs})
+    app.output.table(
+        ["submitter", "jobs", *heads],
+        (
+            (who or "not known", len(theirs), *_cells(total(theirs)))
+            for who in people
+            for theirs in [[job["_cost"] for job in jobs if (job["submitter"] or "") == who]]
+        ),
+    )
+
+
+def _cells(cost: Cost) -> tuple[object, str, str]:
+    hours = "unknown" if cost.hours is None else f"{'≥' * (not cost.complete)}{cost.hours:,.2f}"
+    dollars = (
+        "unknown" if cost.dollars is None else f"{'≥' * (not cost.priced)}${cost.dollars:,.2f}"
+    )
+    return cost.attempts, hours, dollars
 
 
 def _note_unverified(app: App, statuses: list[JobStatus | KineticError]) -> None:
