@@ -22,7 +22,7 @@ def ends(shared_project: Any) -> Ends:
 def test_values_are_returned_and_unpicklable_ones_are_named(ends: Ends) -> None:
     assert ends["own"]["value"] == "Own"
     assert ends["text"]["value"] == "a\udcffb" + "x" * 3_000_000
-    assert ends["unpicklable"]["raised"] == "JobFailedError"
+    assert ends["unpicklable"]["raised"] == "NoValueError"
     assert "value['a'][1]['lock'] is a _thread.lock" in ends["unpicklable"]["text"]
     assert ends["coroutine"]["raised"] == "AwaitableResultError"
     assert "asyncio.run" in ends["coroutine"]["text"]
