@@ -278,6 +278,11 @@ def is_group_id(text: str) -> bool:
     return re.fullmatch(_GROUP, text) is not None
 
 
+def title_of(job_id: str) -> str:
+    """Return how a message names a job or a batch: `Job cpu-fit-…`, `Batch grp-…`."""
+    return f"{'Batch' if is_group_id(job_id) else 'Job'} {job_id}"
+
+
 def is_run_id(text: str) -> bool:
     """Tell whether *text* is the id of what has a resource of its own: a single job or a batch."""
     return is_group_id(text) or (is_job_id(text) and group_of(text) == (None, None))

@@ -27,7 +27,7 @@ from kinetic.jobs.records import (
 )
 from kinetic.jobs.services import Services
 from kinetic_payload.errors import KineticError, SignatureError, StoreError
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, title_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
@@ -145,7 +145,7 @@ def asking(record: JobRecord) -> Iterator[None]:
         raise
     except KineticError as error:
         if record.job_id not in error.message:
-            error.message = f"Job {record.job_id}: {error.message}"
+            error.message = f"{title_of(record.job_id)}: {error.message}"
             error.args = (error.message,)
         raise
 

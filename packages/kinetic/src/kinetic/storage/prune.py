@@ -267,7 +267,7 @@ def _checked_needs(store: Store, options: PruneOptions) -> Needs:
         under_way = next(submitting(store, needs, store.now()), None)
         if under_way is not None:
             raise JobError(
-                f"Nothing was removed: the job {under_way} is being submitted, and what it needs is not known yet.",
+                f"Nothing was removed: {under_way} is being submitted, and what it needs is not known yet.",
                 hint=f"Try again later, or remove what is older than {SAFE_AGE / DAY:.0f} days. What a killed submit "
                 "leaves goes by itself after a day.",
             )

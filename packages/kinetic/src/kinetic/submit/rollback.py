@@ -17,7 +17,7 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.waiting import Deadline
-from kinetic_payload.layout import GRACE_SECONDS, JobObjects
+from kinetic_payload.layout import GRACE_SECONDS, JobObjects, is_group_id, title_of
 from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import stoppable
 
@@ -101,7 +101,7 @@ class Rollback:
         if isinstance(error, Exception) and self._was_cleaned_up():
             # Whatever *error* is, it follows from that.
             reason = SubmitError(
-                f"The job {self.job_id} was cleaned up by another process while it was started.",
+                f"{title_of(self.job_id)} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
         services = self.services.limited(OutageLimit(rollback_share(self.store_timeout)))
@@ -141,8 +141,8 @@ class Rollback:
         left = ", ".join(f"{self.services.store.location}/{name}" for name in self.written)
         # Without a record, no command finds the objects.
         todo = (
-            f"Remove it with: kinetic jobs cleanup {self.job_id}"
+            f"Remove it with: kinetic {'batches' if is_group_id(self.job_id) else 'jobs'} cleanup {self.job_id}"
             if self.recorded
             else f"Remove: {left}"
         )
-        return f"The job {self.job_id} did not start, and parts of it may be left behind: {why}\n{todo}"
+        return f"{title_of(self.job_id)} did not start, and parts of it may be left behind: {why}\n{todo}"

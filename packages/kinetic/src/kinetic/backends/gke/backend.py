@@ -90,7 +90,7 @@ from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.pools import class_of_pod, waits_for
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
-from kinetic_payload.layout import RUNNER_NAME, is_group_id
+from kinetic_payload.layout import RUNNER_NAME, is_group_id, title_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
@@ -329,7 +329,7 @@ class ClusterBackend:
             parallel_map(create, workers, threads=_PARALLEL, grace=_LONGEST)
         except AlreadyExistsError as error:
             raise SubmitError(
-                f"Job {launch.record.job_id} was started before: {error.message}"
+                f"{title_of(launch.record.job_id)} was started before: {error.message}"
             ) from error
         except ClusterError as error:
             raise SubmitError(error.message, hint=error.hint) from error
@@ -466,7 +466,7 @@ class ClusterBackend:
                 remove_workload(cluster, kind, *names, pods=of_job(record.job_id), timeout=timeout)
         except StillThereError as error:
             raise JobError(
-                f"Job {record.job_id} is still there: {error.message}",
+                f"{title_of(record.job_id)} is still there: {error.message}",
                 hint=error.hint,
                 job_id=record.job_id,
             ) from error

@@ -39,7 +39,7 @@ from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.causes import QUEUE
 from kinetic_k8s.reading.workloads import WorkloadView
-from kinetic_payload.layout import Flag, JobObjects, is_group_id
+from kinetic_payload.layout import Flag, JobObjects, is_group_id, title_of
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.records.storage import read_verified
@@ -123,7 +123,9 @@ class Workloads:
                 continue
             view = WorkloadView(each)
             log.warning(
-                "Job %s is removed: its submit was interrupted before it %s.", job_of(each), lack
+                "%s is removed: its submit was interrupted before it %s.",
+                title_of(job_of(each)),
+                lack,
             )
             self._cluster.within(LOOK).delete(view.kind, view.name, uid=view.uid)
             self.forget()
@@ -358,8 +360,8 @@ class IdleWorkloads:
         if job_id not in self._warned:
             self._warned.add(job_id)
             log.warning(
-                "Job %s has ended, and its %s, which is still billed, could not be deleted: %s Delete it: %s",
-                job_id,
+                "%s has ended, and its %s, which is still billed, could not be deleted: %s Delete it: %s",
+                title_of(job_id),
                 kind,
                 error.message,
                 delete_command(kind, name, self._cluster.identity),

@@ -25,7 +25,7 @@ from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import AttemptState, State, attempts_of, status_of
 from kinetic_k8s.reading.waiting import last_change
 from kinetic_k8s.reading.workloads import WorkloadView
-from kinetic_payload.layout import JobObjects, is_group_id
+from kinetic_payload.layout import JobObjects, is_group_id, title_of
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signing
@@ -294,7 +294,7 @@ class Observer:
             return False
         except SignatureError as error:
             raise JobError(
-                f"Job {record.job_id} is not in {self.cluster.identity}, and was not submitted there: "
+                f"{title_of(record.job_id)} is not in {self.cluster.identity}, and was not submitted there: "
                 f"{error.message}",
                 hint="Choose the cluster and the namespace to which it was submitted: "
                 "KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE.",

@@ -52,7 +52,7 @@ from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.user_warnings import warn_caller, warn_once
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
-from kinetic_payload.layout import REPORT_SECONDS
+from kinetic_payload.layout import REPORT_SECONDS, title_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
@@ -272,7 +272,8 @@ class LocalBackend:
                 else f"It needs free space and write permission in KINETIC_HOME, which is {self._home.path}."
             )
             raise SubmitError(
-                f"Job {record.job_id} could not be started on this machine: {error}.", hint=hint
+                f"{title_of(record.job_id)} could not be started on this machine: {error}.",
+                hint=hint,
             ) from error
 
     def observe(self, record: JobRecord) -> Observation:
@@ -446,7 +447,7 @@ class LocalBackend:
             left = remove_tree(gone)
             if left:
                 warn_caller(
-                    f"The job {record.job_id} was removed, except for files of its function that "
+                    f"{title_of(record.job_id)} was removed, except for files of its function that "
                     f"could not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
 
@@ -510,7 +511,7 @@ class LocalBackend:
             wait_for_death(folder, deadline.at_most(poll_interval))
             if deadline.passed and is_alive(folder):
                 raise JobError(
-                    f"Job {record.job_id} still runs {timeout:g} s after the request to stop.",
+                    f"{title_of(record.job_id)} still runs {timeout:g} s after the request to stop.",
                     hint="Its function may need a longer grace to end; try again.",
                     job_id=record.job_id,
                 )

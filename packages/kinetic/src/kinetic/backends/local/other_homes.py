@@ -16,7 +16,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.stored_logs import log_in_store
-from kinetic_payload.layout import JobObjects, is_group_id
+from kinetic_payload.layout import JobObjects, is_group_id, title_of
 from kinetic_payload.records.job import JobRecord, Keeper
 from kinetic_payload.stores.store import Store
 
@@ -88,9 +88,9 @@ class OtherHome:
             self.kill(record)
         elif not self._has_ended(record):
             raise JobError(
-                f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
+                f"{title_of(record.job_id)} cannot be stopped from here. {self.observe(record).reason}",
                 hint="Cancel it there. If that machine or home is gone for good, remove "
-                f"{self.store.location}/{record.job_id} to delete the job.",
+                f"{self.store.location}/{JobObjects(record.job_id).prefix} to delete it.",
                 job_id=record.job_id,
             )
 
