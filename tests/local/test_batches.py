@@ -61,5 +61,5 @@ def test_a_batch_whose_submitter_was_killed_is_collected_by_others_while_it_runs
     assert found == [[index, index] for index in range(6)]
     assert values == list(range(6))
     assert counts == {"NOT_FOUND": 6}
-    assert line == f"<BatchHandle {group_id}: count, 6 removed of 6>"
+    assert line == f"<BatchHandle {group_id}: count, 6 collected of 6>"
     assert [(marks / str(index)).read_text() for index in range(6)] == ["x"] * 6

@@ -31,6 +31,7 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.settings.keys import KeyFile
 from kinetic.testing import eventually
+from kinetic.waiting import sleep
 
 STEPS = """
     import os, signal, time
@@ -39,7 +40,7 @@ STEPS = """
     def plain(*args, **kwargs):
         return list(args), kwargs
 
-    @kinetic.run(accelerator="cpu")
+    @kinetic.run(accelerator="cpu", project="theirs", cluster="one")
     def shape(*args, **kwargs):
         names = ("KINETIC_BATCH_INDEX", "KINETIC_BATCH_SIZE", "KINETIC_OUTPUT_DIR")
         return plain(*args, **kwargs), [os.environ[name] for name in names]
@@ -163,7 +164,9 @@ def test_the_values_of_a_batch_are_those_of_plain_calls_until_they_are_cleaned_u
     size = len(inputs)
     expected = [as_called(given, steps.plain) for given in inputs]
 
-    handle = steps.shape.run_async_map(iter(inputs), name="sweep", tags={"a": "b"})
+    named = {"name": "sweep", "tags": {"a": "b"}, "cluster": "two"}
+    handle = steps.shape.run_async_map(iter(inputs), **named)
+    assert handle.jobs[0].cluster_name == "two"
     arrived = list(handle.iter_results(ordered=False, timeout=200))
     if place == "bucket":
         share_key(desk)
@@ -199,7 +202,9 @@ def test_the_values_of_a_batch_are_those_of_plain_calls_until_they_are_cleaned_u
     for again in (handle.retry_failed, kinetic.attach_batch(handle.group_id).jobs[1].result):
         with pytest.raises(JobNotFoundError, match="cleaned up"):
             again()
-    assert names_in(desk) == [f"groups/{handle.group_id}/manifest.json"]
+    kept = [f"groups/{handle.group_id}/{name}.json" for name in ("manifest", "outcome")]
+    assert sorted(names_in(desk)) == kept
+    assert "collected of" in repr(handle)
     handle.cleanup()
     assert names_in(desk) == []
     with pytest.raises(JobNotFoundError, match=handle.group_id):
@@ -326,6 +331,25 @@ def test_a_worker_that_is_killed_is_replaced_and_runs_nothing_twice_that_had_end
     assert [len(marks.begun(index)) for index in range(5)] == [1, 1, 2, 3, 1]
     ended = handle.jobs[2].outcome()
     assert (ended.final.attempt, ended.status) == (2, JobStatus.SUCCEEDED)
+
+
+def test_values_are_right_although_the_store_is_away_and_requests_fail(
+    desk: Any, mapped: Callable[..., Any], marks: Marks
+) -> None:
+    desk.server.faults.add(status=503, probability=0.01)
+    handle = mapped([{"until": "go"}, {}, {}, {}], inputs_per_pod=2)
+    eventually(lambda: marks.begun(0))
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(handle.results, timeout=200)
+        away = desk.server.faults.add(held=True, reset="before")
+        marks.open("go")
+        sleep(3)
+        away.times = 0
+        away.release()
+
+        assert waiting.result() == [0, 1, 2, 3]
+    assert away.hits
+    assert marks.done(0, 1, 2, 3) == [1] * 4
 
 
 def test_what_a_killed_keeper_left_is_run_by_who_waits_and_what_failed_by_who_asks(

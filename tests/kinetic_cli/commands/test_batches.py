@@ -12,7 +12,7 @@ from click.testing import Result
 
 from kinetic.backends.registry import LOCAL
 from kinetic.batches.handle import BatchHandle
-from kinetic.errors import StoreError
+from kinetic.errors import UnavailableError
 from kinetic_cli.app import App
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.batch import GroupManifest
@@ -110,8 +110,12 @@ def half_done() -> FakeBatch:
 
 def test_list_counts_the_inputs_of_each_batch(batches: Batches, half_done: FakeBatch) -> None:
     broken = FakeBatch(3, "grp-00000002", name=None)
-    app = BatchApp(broken, half_done)
-    broken.services.journal.refuse("observe *", StoreError("disk on fire"))
+    collected = FakeBatch(2, "grp-00000003")
+    app = BatchApp(broken, half_done, collected)
+    broken.services.journal.refuse("observe *", UnavailableError("no answer"))
+    for index in range(2):
+        collected.returns(index, index)
+    BatchHandle(collected.manifest, collected.services).results()
 
     ran = batches("list", app=app)
 
@@ -119,7 +123,8 @@ def test_list_counts_the_inputs_of_each_batch(batches: Batches, half_done: FakeB
     assert heads[:6] == ["BATCH", "ID", "STATUS", "INPUTS", "DONE", "FAILED"]
     assert rows[0][:5] == ["grp-00000002", "-", "3", "0", "0"]
     assert rows[1] == [GROUP, "RUNNING", "8", "2", "3", "5m", "train", "cpu", "fake", "sweep"]
-    assert "grp-00000002 is unknown: disk on fire" in ran.stderr
+    assert rows[2][1:5] == ["SUCCEEDED", "2", "2", "0"], "its values were collected"
+    assert "grp-00000002 is unknown: Batch grp-00000002: no answer" in ran.stderr
 
 
 def test_list_skips_a_batch_whose_manifest_cannot_be_read(tmp_path: Path) -> None:
@@ -244,14 +249,19 @@ def test_a_batch_that_runs_is_removed_only_if_that_is_meant(
     assert f"kinetic batches cleanup {GROUP} --yes" in refused.stderr
 
     cancelled = batches("cancel", GROUP, among=(half_done,))
-    assert cancelled.stdout == f"Cancelled {GROUP}: 2 of 8 inputs have a value.\n"
-    assert batches("cancel", GROUP, among=(half_done,)).stdout == f"{GROUP} had ended already.\n"
+    assert cancelled.stdout == f"Cancelled {GROUP}: 2 SUCCEEDED, 5 FAILED.\n"
+    again = batches("cancel", GROUP, among=(half_done,)).stdout
+    assert again == f"{GROUP} had ended already: 2 SUCCEEDED, 5 FAILED.\n"
+    for command in ("cancel", "resume"):
+        facts = json.loads(batches(command, GROUP, "--json", among=(half_done,)).stdout)
+        assert (facts["status"], facts["counts"]["FAILED"]) == ("FAILED", 5)
     status = json.loads(batches("status", GROUP, "--json", among=(half_done,)).stdout)
     assert status["message"] == "The batch was cancelled."
     kinds = {each["type"]: each["inputs"] for each in status["failures"]}
     assert kinds["NotLaunchedError"] == [5, 6, 7]
 
-    assert batches("cleanup", GROUP, among=(half_done,)).exit_code == 0
+    removed = json.loads(batches("cleanup", GROUP, "--json", among=(half_done,)).stdout)
+    assert (removed["group_id"], removed["not_submitted"]) == (GROUP, 1)
     assert [*half_done.services.store.list("groups/")] == []
 
 

@@ -49,7 +49,7 @@ def list_batches(app: App, as_json: bool) -> None:
                     batch["group_id"],
                     batch["status"],
                     batch["inputs"],
-                    batch["counts"].get("SUCCEEDED", 0),
+                    batch["inputs"] if batch["collected"] else batch["counts"].get("SUCCEEDED", 0),
                     batch["counts"].get("FAILED", 0) + batch["not_submitted"],
                     age_text(batch["age_seconds"]),
                     *(batch[key] for key in last),
@@ -80,6 +80,7 @@ def facts_of(app: App, batch: BatchHandle, look: Look | None) -> dict[str, Any]:
         "tags": batch.tags,
         "status": look and look.status.value,
         "inputs": len(batch),
+        "collected": look and look.collected,
         "counts": Counter(status.value for status in look.statuses.values()) if look else {},
         "not_submitted": len(manifest.failed),
         "age_seconds": age_of(manifest.created_at, app.clock()),
@@ -90,10 +91,14 @@ def facts_of(app: App, batch: BatchHandle, look: Look | None) -> dict[str, Any]:
     }
 
 
-def counts_line(batch: BatchHandle) -> str:
-    """Return how many inputs of *batch* have each status."""
-    counts = ", ".join(f"{count} {status}" for status, count in batch.status_counts().items())
-    return f"{batch.group_id}: {counts}."
+def print_facts(app: App, batch: BatchHandle, line: str, *, as_json: bool) -> None:
+    """Print what a command did to *batch*: as a document what lists show of it now, or the *line*."""
+    look = batch._states.look()
+    if as_json:
+        app.output.json(facts_of(app, batch, look))
+        return
+    counts = Counter(status.value for status in look.statuses.values())
+    app.output.line(line.format(", ".join(f"{n} {status}" for status, n in counts.items())))
 
 
 @command.command("status")
@@ -288,48 +293,58 @@ def logs(
 @command.command("cancel")
 @click.argument("group_id")
 @target_options(hidden=True)
+@json_option
 @click.pass_obj
-def cancel(app: App, group_id: str) -> None:
+def cancel(app: App, group_id: str, as_json: bool) -> None:
     """Stop a batch: stop the inputs that run, and start no other. Values that are there stay."""
     batch = app.attach_batch(group_id)
     look = batch._states.look()
     # Of a batch that lost its workers, a wait would start the rest again.
-    if look.over and (not look.left or batch._states.find_stop()):
-        app.output.line(f"{group_id} had ended already.")
-        return
-    batch.cancel()
-    done = batch.status_counts().get("SUCCEEDED", 0)
-    app.output.line(f"Cancelled {group_id}: {done} of {len(batch)} inputs have a value.")
+    ended = look.over and (not look.left or look.collected or batch._states.find_stop())
+    if not ended:
+        batch.cancel()
+    line = f"{group_id} had ended already: {{}}." if ended else f"Cancelled {group_id}: {{}}."
+    print_facts(app, batch, line, as_json=as_json)
+
+
+yes_option = click.option(
+    "--yes", is_flag=True, help="Do not ask before more than 1,000 inputs start on accelerators."
+)
 
 
 @command.command("retry")
 @click.argument("group_id")
+@yes_option
 @target_options(hidden=True)
+@json_option
 @click.pass_obj
-def retry(app: App, group_id: str) -> None:
+def retry(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     """Run the inputs of a batch again that failed or were never started."""
     batch = app.attach_batch(group_id)
-    batch.retry_failed()
-    app.output.line(counts_line(batch))
+    batch.retry_failed(assume_yes=yes)
+    print_facts(app, batch, f"{group_id}: {{}}.", as_json=as_json)
 
 
 @command.command("resume")
 @click.argument("group_id")
+@yes_option
 @target_options(hidden=True)
+@json_option
 @click.pass_obj
-def resume(app: App, group_id: str) -> None:
+def resume(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     """Start the workers of a batch again that were lost, as a wait for its results does."""
     batch = app.attach_batch(group_id)
-    batch.resume()
-    app.output.line(counts_line(batch))
+    batch.resume(assume_yes=yes)
+    print_facts(app, batch, f"{group_id}: {{}}.", as_json=as_json)
 
 
 @command.command("cleanup")
 @click.argument("group_id")
 @click.option("--yes", is_flag=True, help="Do not ask before a batch that still runs is cancelled.")
 @target_options(hidden=True)
+@json_option
 @click.pass_obj
-def clean_up(app: App, group_id: str, yes: bool) -> None:
+def clean_up(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     """Remove a batch with all of its values; logs and outputs stay. If it still runs, it is cancelled."""
     from kinetic.errors import InvalidRequestError
 
@@ -342,4 +357,7 @@ def clean_up(app: App, group_id: str, yes: bool) -> None:
             raise InvalidRequestError(running, hint=f"Cancel it and remove it with: {again}")
         click.confirm(f"{running} Cancel it, and remove it?", abort=True, err=True)
     batch.cleanup()
-    app.output.line(f"Cleaned up {group_id}.")
+    if as_json:
+        app.output.json(facts_of(app, batch, look))
+    else:
+        app.output.line(f"Cleaned up {group_id}.")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import FinalStatus
+
+Step = Literal["go on", "stop", "drain", "end"]
+"""What follows for a batch; see `GroupManifest.next_step`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,27 @@ class GroupManifest:
     def workers(self) -> int:
         """The number of workers, one after another or at the same time."""
         return -(-self.total_expected // self.per_worker)
+
+    def next_step(
+        self, stopped: FinalStatus | None, *, failed: int = 0, running: bool = False
+    ) -> Step:
+        """Decide what follows from what one of its workers or clients sees of a batch.
+
+        Nothing else decides when a batch stops. With `go on`, the next input starts. `stop`: write the outcome of the
+        batch, which all of them see. `drain`: let what runs end, and start nothing else. `end`: stop what runs, and
+        remove the workers that are left.
+
+        Args:
+            stopped: The status of the batch's own outcome; None while it has none.
+            failed: How many inputs have failed, with those that could not be submitted.
+            running: Whether an input runs: on this worker, or of a client's view, on any.
+        """
+        if stopped is None:
+            most = 0 if self.fail_fast else self.max_failures
+            return "go on" if most is None or failed <= most else "stop"
+        if running and stopped == "failed" and not self.cancel_running_on_fail:
+            return "drain"
+        return "end"
 
     def job_id(self, index: int) -> str:
         """Return the id of the member that has the input *index*."""

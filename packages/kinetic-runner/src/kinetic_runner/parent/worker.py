@@ -29,7 +29,7 @@ from kinetic_payload.layout import (
 )
 from kinetic_payload.records.batch import GroupManifest, InputPack, manifest_from
 from kinetic_payload.records.encode import encode, fields_of
-from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_runner.command_line import Arguments
@@ -98,6 +98,11 @@ def _numbers_in(environment: Mapping[str, str]) -> tuple[int, int]:
     return int(started[int(text)]), int(started[0])
 
 
+def _status_in(outcome: bytes | None) -> FinalStatus | None:
+    """Return the status in the *outcome* of a batch; None if it has none."""
+    return None if outcome is None else fields_of(outcome).get("status")
+
+
 class _Worker:
     def __init__(
         self, arguments: Arguments, environment: Mapping[str, str], signals: SelfPipe
@@ -162,7 +167,8 @@ class _Worker:
 
     def batch_has_ended(self) -> bool:
         """Return whether the batch was stopped: then no further input is started."""
-        return bool(self._retry(partial(self._read_outcome, self._group)))
+        found = self._retry(partial(self._read_outcome, self._group))
+        return self._manifest.next_step(_status_in(found)) != "go on"
 
     def _job(self, index: int) -> JobObjects:
         return JobObjects(self._manifest.job_id(index))
@@ -251,14 +257,13 @@ class _Worker:
     def _after_failure(self, index: int) -> None:
         """End the batch if this failure is one too many: then no further input is started."""
         manifest = self._manifest
-        most = 0 if manifest.fail_fast else manifest.max_failures
-        if most is None:
-            return
         failed = len(manifest.failed) + 1
-        if failed <= most:
+        if manifest.max_failures is not None and not manifest.fail_fast:
             failed += sum(self._other_failures(index))
-        if failed > most:
-            limit = "fail_fast=True" if manifest.fail_fast else f"max_failures={most}"
+        if manifest.next_step(None, failed=failed) == "stop":
+            limit = (
+                "fail_fast=True" if manifest.fail_fast else f"max_failures={manifest.max_failures}"
+            )
             why = f"Input {index} failed, and with {limit} no further input was started."
             self._write_failure(self._group, why)
 
@@ -289,19 +294,15 @@ class _Worker:
         def look() -> None:
             while not over.wait(_LOOK_EVERY):
                 try:
-                    batch = self._read_outcome(self._group)
+                    stopped = _status_in(self._read_outcome(self._group))
                     # A host that waits for others does not run yet, and they may have left.
                     begun = self.hosts == 1 or attempt.has_begun
-                    goes_on = batch is None or (
-                        fields_of(batch).get("status") == "failed"
-                        and not self._manifest.cancel_running_on_fail
-                        and begun
-                    )
+                    step = self._manifest.next_step(stopped, running=begun)
                     ended = self._read_outcome(self._job(index)) is not None
                 except KineticError:
                     continue  # The store may be away for long; the attempt itself reports that.
                 if not over.is_set():
-                    self._signals.cancelled = ended or not goes_on
+                    self._signals.cancelled = ended or step == "end"
 
         thread = threading.Thread(target=look, name="wanted", daemon=True)
         thread.start()

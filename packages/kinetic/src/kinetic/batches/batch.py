@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from kinetic.batches.handle import BatchHandle
 from kinetic.batches.inputs import InputMode, Inputs, checker_of
-from kinetic.batches.resume import lease
-from kinetic.console import is_terminal
-from kinetic.errors import InvalidRequestError, SubmitError
+from kinetic.batches.resume import MANY, confirm, lease
+from kinetic.errors import InvalidRequestError
 from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
 from kinetic.submit.submit import submit
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.records.job import JobRecord
 
-_PODS: Final = 1000
-"""The most inputs for which each has a pod of its own."""
 _RECORDED: Final = ("volumes", "timeout", "output_dir", "project", "zone", "cluster", "namespace")
 """Arguments of `kinetic.run` that the record of a batch has, or the header of its call."""
 _MOST_MANIFEST: Final = 6 << 20
@@ -125,9 +121,7 @@ class Batch:
         """How many inputs a worker runs, one after another."""
         request, count, at_once = self.request, self.inputs.count, self._at_once
         # An accelerator takes longer to get than most inputs take, and pods show what each input costs.
-        whole = not request.on_this_machine and (
-            count <= _PODS or request.accelerator.kind != "cpu"
-        )
+        whole = not request.on_this_machine and (count <= MANY or request.accelerator.kind != "cpu")
         default = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
         per_worker = self._options.inputs_per_pod or default
         if self._has_several_workloads:
@@ -151,32 +145,8 @@ class Batch:
     def pack(self, call: DumpedCall) -> None:
         """Pickle the inputs as further arguments of *call*, and ask whether to start them if they are very many."""
         self.inputs.pack(call)
-        self.confirm()
-
-    def confirm(self, stdin: TextIO | None = None, stderr: TextIO | None = None) -> None:
-        """Ask on a terminal whether to start more than a thousand inputs on accelerators.
-
-        Raises:
-            SubmitError: The answer is no.
-        """
-        request, count = self.request, self.inputs.count
-        stdin, stderr = stdin or sys.stdin, stderr or sys.stderr
-        small = count <= _PODS or request.accelerator.kind == "cpu" or request.on_this_machine
-        if small or request.settings.assume_yes.value or stdin is None or stderr is None:
-            return
-        if not (is_terminal(stdin) and is_terminal(stderr)):
-            return
-        pods = -(-count // self._per_worker) * request.accelerator.hosts
-        stderr.write(
-            f"{count:,} inputs on {request.accelerator} need {pods:,} pods, for up to {self._at_once:,} workers at the "
-            "same time. Start them? [y/N] "
-        )
-        stderr.flush()
-        if stdin.readline().strip().lower() not in ("y", "yes"):
-            raise SubmitError(
-                "The batch was not started.",
-                hint="Answer y, or set KINETIC_ASSUME_YES=1 so that it is not asked.",
-            )
+        count = self.inputs.count
+        confirm(self.request, count, workers=-(-count // self._per_worker), at_once=self._at_once)
 
     def manifest_of(self, record: JobRecord) -> GroupManifest:
         """Return the manifest of the batch, whose members share *record*."""

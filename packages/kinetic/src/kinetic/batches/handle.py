@@ -39,7 +39,7 @@ from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import ObjectNotFoundError, SignatureError
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.stores.store import parse_location
 from kinetic_payload.threads import Future, check_wanted, parallel_map, stoppable
 
@@ -340,7 +340,8 @@ class BatchHandle:
                     continue
                 left = [index for index in look.left if index not in done]
                 if look.over:
-                    lost = left and not look.elsewhere and len(done) != resumed_with
+                    gone = look.elsewhere or look.collected
+                    lost = left and not gone and len(done) != resumed_with
                     if lost and self._continue(deadline, len(left)):
                         resumed_with = len(done)
                         continue
@@ -386,7 +387,7 @@ class BatchHandle:
         while True:
             check_wanted()
             try:
-                self.resume()
+                self.resume(assume_yes=True)
                 break
             except LeaseTakenError:  # Another process starts them at this moment.
                 if deadline.passed:
@@ -401,34 +402,52 @@ class BatchHandle:
                 return False
         return self._states.find_stop() is None
 
-    def resume(self) -> None:
+    def resume(self, *, assume_yes: bool = False) -> None:
         """Start the workers again of a batch that lost them, for instance because its machine was switched off.
 
         Nothing happens to a batch that runs, is complete or was stopped on purpose. Inputs with an outcome do not run again.
+
+        On a terminal, it asks before it starts more than 1,000 inputs on accelerators, unless *assume_yes*.
 
         Raises:
             SignatureError: It was submitted with another key than yours.
             KineticError: The workers cannot be started from here, or another process is starting them.
         """
-        self._start_again(failed=False)
+        self._start_again(failed=False, ask=not assume_yes)
 
-    def retry_failed(self) -> None:
+    def retry_failed(self, *, assume_yes: bool = False) -> None:
         """Run the inputs again that failed or were never started, as further attempts of the same batch.
+
+        On a terminal, it asks before it starts more than 1,000 inputs on accelerators, unless *assume_yes*.
 
         Raises:
             JobError: The batch still runs, or another process is starting its workers.
             SignatureError: It was submitted with another key than yours.
             KineticError: The workers cannot be started from here.
         """
-        self._start_again(failed=True)
+        self._start_again(failed=True, ask=not assume_yes)
 
-    def _start_again(self, *, failed: bool) -> None:
-        from kinetic.batches.resume import lease, relaunch, start_workers
+    def _start_again(self, *, failed: bool, ask: bool) -> None:
+        from kinetic.batches.resume import (
+            MANY,
+            confirm,
+            lease,
+            relaunch,
+            request_again,
+            start_workers,
+        )
 
         services, names = self._services, JobObjects(self.group_id)
         stored = self._refuse_without_key()
-        if not failed and not self._states.look().over:
+        look = self._states.look()
+        if not failed and not look.over:
             return
+        again = [index for index, one in look.statuses.items() if one is not JobStatus.SUCCEEDED]
+        if ask and look.over and len(again) > MANY:
+            # Not within the lease, which does not wait for an answer.
+            workers = len({index // self._manifest.per_worker for index in again})
+            at_once = self._manifest.max_concurrent
+            confirm(request_again(self._manifest), len(again), workers=workers, at_once=at_once)
         with lease(self.group_id, services):
             # Within the lease: another process may have started them a moment ago.
             self._known = States(self._manifest, services)
@@ -503,15 +522,19 @@ class BatchHandle:
         look = self._states.look()
         if look.over and (not look.left or store.stat(names.payload) is None):
             return
+        self._write_end("cancelled", "The batch was cancelled.")
+        self._stop()
+
+    def _write_end(self, status: FinalStatus, message: str) -> None:
+        now = time.time()
         outcome = Outcome(
             job_id=self.group_id,
-            status="cancelled",
-            message="The batch was cancelled.",
+            status=status,
+            message=message,
             written_by="client",
-            written_at=time.time(),
+            written_at=now,
         )
         write_outcome(self._services, outcome)
-        self._stop()
 
     def _stop(self, *, remove: bool = False) -> None:
         record = self._manifest.job_record
@@ -548,8 +571,10 @@ class BatchHandle:
         def remove() -> None:
             try:
                 self._refuse_without_key()
+                # Otherwise nothing would tell later that all inputs have succeeded.
+                self._write_end("succeeded", "All values were collected, and then removed.")
                 self._stop(remove=True)
-                self._remove_objects(with_manifest=False)
+                self._remove_objects(all_of_it=False)
             except Exception as error:  # noqa: BLE001 - whatever it is, the values were fetched
                 text = f"The results of {self.group_id} were collected, but its clean-up failed: {error}"
                 warn_or_log(text, warn)
@@ -557,17 +582,18 @@ class BatchHandle:
         # Not a daemon: the interpreter waits for it.
         threading.Thread(target=self._removal.run, args=(remove,), name="kinetic-clean-up").start()
 
-    def _remove_objects(self, *, with_manifest: bool = True) -> None:
+    def _remove_objects(self, *, all_of_it: bool = True) -> None:
         store, names = self._services.store, JobObjects(self.group_id)
+        kept = (names.handle,) if all_of_it else (names.handle, names.outcome)
         found = [
             info.name
             for info in store.list(names.prefix)
-            if is_job_object(info.name, self.group_id) and info.name != names.handle
+            if is_job_object(info.name, self.group_id) and info.name not in kept
         ]
         # First what every worker needs: a clean-up that is interrupted must not be continued as a batch.
         store.delete(names.payload)
         parallel_map(store.delete, found, threads=store.concurrency)
-        if with_manifest:
+        if all_of_it:
             store.delete(names.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -55,7 +55,8 @@ def summary(manifest: GroupManifest, look: Look | None) -> str:
     if look is None:
         return f"{title}, {manifest.total_expected} inputs"
     counts = Counter(look.statuses.values())
-    parts = [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
+    words = _WORDS | ({JobStatus.NOT_FOUND: "collected"} if look.collected else {})
+    parts = [f"{counts[status]} {word}" for status, word in words.items() if counts[status]]
     if manifest.failed:
         parts.append(f"{len(manifest.failed)} not submitted")
     return f"{title}, {', '.join(parts)} of {manifest.total_expected}"

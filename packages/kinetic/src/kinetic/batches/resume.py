@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.backends.backend import Launch
-from kinetic.errors import InvalidRequestError, JobError
+from kinetic.console import is_terminal
+from kinetic.errors import InvalidRequestError, JobError, SubmitError
 from kinetic.settings.settings import Settings, environment, working_folder
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 
     from kinetic.jobs.services import Services
     from kinetic_payload.records.batch import GroupManifest
-    from kinetic_payload.records.job import JobRecord
 
+MANY: Final = 1000
+"""Inputs up to which each has a pod of its own, and above which a start on accelerators is confirmed."""
 _LEASE_SECONDS: Final = 300.0
 """Seconds after which another process may start the workers, if the one that began to do so was killed."""
 
@@ -59,7 +62,7 @@ def relaunch(
             raise IntegrityError(f"The call of {manifest.group_id} was changed in the store.")
         stream.seek(0)
         data = read_header(stream).data
-    request = _request_of(manifest, record)
+    request = request_again(manifest)
     return Launch(
         record=record,
         record_digest=sha256(stored).hexdigest(),
@@ -70,6 +73,29 @@ def relaunch(
         batch=manifest,
         workers=tuple(sorted({index // manifest.per_worker for index in indexes})),
     )
+
+
+def confirm(request: JobRequest, count: int, *, workers: int, at_once: int) -> None:
+    """Ask on a terminal whether to start more than a thousand inputs on accelerators.
+
+    Raises:
+        SubmitError: The answer is no.
+    """
+    small = count <= MANY or request.accelerator.kind == "cpu" or request.on_this_machine
+    on_terminal = is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    if small or request.settings.assume_yes.value or not on_terminal:
+        return
+    pods = workers * request.accelerator.hosts
+    sys.stderr.write(
+        f"{count:,} inputs on {request.accelerator} need {pods:,} pods, for up to {at_once:,} workers at the "
+        "same time. Start them? [y/N] "
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise SubmitError(
+            "The batch was not started.",
+            hint="Answer y, or set KINETIC_ASSUME_YES=1 so that it is not asked.",
+        )
 
 
 def start_workers(launch: Launch, services: Services) -> None:
@@ -84,8 +110,13 @@ def start_workers(launch: Launch, services: Services) -> None:
         services.backend.start(launch)
 
 
-def _request_of(manifest: GroupManifest, record: JobRecord) -> JobRequest:
-    """Return the request of the batch, with the settings and the captured variables of this process."""
+def request_again(manifest: GroupManifest) -> JobRequest:
+    """Return the request of a batch, with the settings and the captured variables of this process.
+
+    Raises:
+        InvalidRequestError: A captured variable is not set here.
+    """
+    record = manifest.job_record
     options = check_options(**json.loads(manifest.given))
     target = {
         "project": record.project,

@@ -27,7 +27,6 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Observation
     from kinetic.jobs.services import Services
     from kinetic_payload.records.batch import GroupManifest
     from kinetic_payload.records.outcome import Outcome
@@ -53,6 +52,8 @@ class Look:
     """How the resource of the batch is, in one sentence; often empty."""
     left: list[int]
     """The inputs that wait or run; of a batch that is over, those that never had an outcome."""
+    collected: bool
+    """Whether `results` fetched all values, and removed them then."""
     elsewhere: bool
     """Whether workers can only be started where the batch was submitted: from here it is not known whether they run."""
 
@@ -62,6 +63,8 @@ class Look:
         found = {*self.statuses.values()}
         if not self.over:
             return JobStatus.PENDING if found == {JobStatus.PENDING} else JobStatus.RUNNING
+        if self.collected:
+            return JobStatus.SUCCEEDED
         worst_first = (JobStatus.FAILED, JobStatus.NOT_FOUND)
         return next((each for each in worst_first if each in found), JobStatus.SUCCEEDED)
 
@@ -96,7 +99,18 @@ class States:
         # Of a batch whose home cannot be read from here, only outcomes show anything.
         goes_on = seen.active or seen.ending is Ending.UNREACHABLE
         over = not more and not (left and goes_on)
-        removed = over and bool(left) and self._is_removed(seen)
+        end = self._find_end() if over and left else None
+        collected = end is not None and end.status == "succeeded"
+        # The resource of a stopped batch may be removed; without its outcome, all of it was.
+        removed = collected or (
+            over
+            and bool(left)
+            and end is None
+            and (
+                seen.status is JobStatus.NOT_FOUND
+                or self._services.store.stat(self._group.payload) is None
+            )
+        )
         rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
         running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
         statuses = {
@@ -105,16 +119,9 @@ class States:
             for index in self._submitted
         }
         elsewhere = seen.ending in (Ending.LOST, Ending.UNREACHABLE)
-        self.last = Look(ended, more, statuses, over, seen.reason, left, elsewhere)
+        reason = end.message if end is not None and collected else seen.reason
+        self.last = Look(ended, more, statuses, over, reason, left, collected, elsewhere)
         return self.last
-
-    def _is_removed(self, seen: Observation) -> bool:
-        """Return whether a batch that is over, and has inputs without an outcome, was cleaned up."""
-        # The resource of a stopped batch may be removed; without its outcome, all of it was.
-        if self.find_stop() is not None:
-            return False
-        objects_are_gone = self._services.store.stat(self._group.payload) is None
-        return objects_are_gone or seen.status is JobStatus.NOT_FOUND
 
     def _list(
         self, skip: Container[int], most: int | None
@@ -188,11 +195,12 @@ class States:
 
         A cluster would start a worker for each of the others, on machines that it may have to get first.
         """
-        manifest = self._manifest
-        limited = manifest.fail_fast or manifest.max_failures is not None
-        if look.over or not limited or JobStatus.FAILED not in look.statuses.values():
+        if look.over or JobStatus.FAILED not in look.statuses.values():
             return False
-        return self.find_stop() is not None and self._list_begun().isdisjoint(look.left)
+        stop = self.find_stop()
+        if stop is None or not self._list_begun().isdisjoint(look.left):
+            return False
+        return self._manifest.next_step(stop.status) == "end"
 
     def outcome_of(self, index: int) -> Outcome | None:
         """Return the outcome of the input *index*, read from the store; None if it has none."""
@@ -206,6 +214,12 @@ class States:
         stopped = self.stopped
         if stopped is None:
             assert self.last is not None
+            if self.last.collected:
+                return JobNotFoundError(
+                    f"Input {index} has no value any more: another call of results() has collected all of them.",
+                    hint="That call removes them, unless it gets cleanup=False.",
+                    job_id=job_id,
+                )
             if self.last.statuses.get(index) is JobStatus.NOT_FOUND:
                 return JobNotFoundError(
                     f"Input {index} has neither an outcome nor a resource: its batch was cleaned up.",
@@ -228,6 +242,11 @@ class States:
 
     def find_stop(self) -> Outcome | None:
         """Return the outcome of a batch that was cancelled, or stopped after failures; None of any other."""
+        end = self._find_end()
+        return None if end is None or end.status == "succeeded" else end
+
+    def _find_end(self) -> Outcome | None:
+        """Return the outcome of the batch itself: why it was stopped, or that its values were collected."""
         store, verify = self._services.store, self._services.verify
         found = find_outcome(store, self._group.job_id, verify=verify)
         return None if found is None else found.record

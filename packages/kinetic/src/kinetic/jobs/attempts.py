@@ -243,7 +243,7 @@ def starting_or_gone(
     attempts = attempts_of(store, record, verify)
     begun = attempts.latest > 0
     young = not begun and store.now() - handle.updated < starting
-    # A batch keeps its manifest when its values were collected, and has an outcome when it was stopped.
+    # A batch has an outcome when it was stopped, or its values were collected.
     if young and store.stat(names.payload) is not None and store.stat(names.outcome) is None:
         return Observation(JobStatus.PENDING, "It was submitted, and is about to start.")
     reason = "It never started: its submit was interrupted."

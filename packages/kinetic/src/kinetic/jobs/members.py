@@ -129,6 +129,9 @@ class MemberBackend:
     ) -> None:
         """Return when the member does not run any more: its worker sees the outcome, stops it, and goes on.
 
+        With several hosts, when the first of them has stopped it: they restart together, so the others may never
+        report, but each stops it at its next look.
+
         Raises:
             JobError: It still runs after *timeout* seconds.
         """

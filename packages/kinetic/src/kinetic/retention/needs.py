@@ -127,12 +127,12 @@ def end_of_batch(store: Store, names: JobObjects, manifest: Mapping[str, Any]) -
         ]
         if len(ends) >= total:
             return max(ends, default=0.0)
-        # Once all values are collected, only the manifest is left.
+        # A clean-up that was interrupted has left only the manifest.
         left = (each for each in store.list(names.prefix) if is_job_object(each.name, names.job_id))
         first = [*islice(left, 2)]
         return first[0].updated if [each.name for each in first] == [names.handle] else None
-    if fields_of(read_record(store, names.outcome)).get("status") == "cancelled":
-        return stopped.updated
+    if fields_of(read_record(store, names.outcome)).get("status") != "failed":
+        return stopped.updated  # It was cancelled, or all of its values were collected.
     # It was stopped after failures: what had begun may go on.
     last, begun = stopped.updated, set[str]()
     for info in store.list(names.members):
