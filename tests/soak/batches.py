@@ -225,7 +225,8 @@ class Soak:
 
     def _check_rest(self) -> None:
         """Look at what is left."""
-        if left := set(self.server.names("jobs", self.prefix)) - {f"{self.prefix}manifest.json"}:
+        kept = {f"{self.prefix}{name}.json" for name in ("manifest", "outcome")}
+        if left := set(self.server.names("jobs", self.prefix)) - kept:
             self.problems.append(f"left in the bucket: {sorted(left)[:MOST]}")
         with self.ground.place.entered():
             kinetic.attach_batch(self.group).cleanup()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 from standins import WORKERS, share_the_node_pool
 
+from kinetic.waiting import sleep
 from kinetic_k8s.reading.attempts import PodView
 
 SCRIPT = """
-import os, signal, sys
+import os, signal, sys, time
 import kinetic
 from gates import gate
 from pods import small
@@ -42,9 +44,10 @@ BATCH = (
 COLLECT = """
 import json, sys, kinetic
 batch = kinetic.attach_batch(sys.argv[1])
+print("attached", flush=True)
 values = batch.results(return_exceptions=True, timeout=300)
 print(json.dumps([value if isinstance(value, (list, tuple)) else str(value) for value in values]))
-print(json.dumps([job.logs() for job in batch.jobs]))
+print(json.dumps([job.logs(attempt="all") for job in batch.jobs]))
 batch.cleanup()
 print(json.dumps(batch.status_counts()))
 """
@@ -80,6 +83,51 @@ def test_a_batch_gives_each_value_although_a_pod_is_evicted_and_an_input_kills_i
     assert counts == {"NOT_FOUND": 6}
     assert not project.objects("job,pod", group)
     assert not project.kept(f"groups/{group}")
+
+
+TEN = (
+    SCRIPT.replace("print(f", "time.sleep(3)\n    print(f").replace("x == ", "x == -")
+    + """
+    batch = square.run_async_map(range(10), common={"power": 2}, max_concurrent=5, inputs_per_pod=2)
+    print(batch.group_id)
+"""
+)
+
+
+def test_pods_evicted_at_random_and_an_api_server_that_restarts_lose_and_repeat_no_value(
+    project: Any, relay: Any, look: Any
+) -> None:
+    def ended() -> set[int]:
+        names = project.bucket.names("jobs", f"groups/{group}/jobs/")
+        return {int(name.split("/")[3]) for name in names if name.endswith("/outcome.json")}
+
+    project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
+    group = project.script(TEN).split()[-1]
+    (project.root / "collect.py").write_text(COLLECT)
+    collecting = project.start("collect.py", group)
+    assert collecting.stdout.readline() == "attached\n"
+    rng, evicted, safe = random.Random(33), set[int](), set[int]()
+    while len(evicted) < 4 and collecting.poll() is None:
+        sleep(rng.uniform(0, 2))
+        pods = [PodView(pod) for pod in project.objects("pod", group)]
+        running = [pod for pod in pods if pod.phase == "Running" and pod.host not in evicted]
+        if not running:
+            continue
+        pod = rng.choice(running)
+        done = ended()
+        look.evict(pod.name, grace=rng.choice((2, None)))
+        evicted.add(pod.host)
+        safe |= done & {2 * pod.host, 2 * pod.host + 1}
+        if len(evicted) == 2:
+            relay.fail("/", 503, "It restarts.", times=20)
+            relay.cut()
+    out, err = collecting.communicate()
+    assert collecting.returncode == 0, out + err
+    values, logs, _ = map(json.loads, out.splitlines()[-3:])
+
+    assert [value[0] for value in values] == [x * x for x in range(10)]
+    assert len(evicted) == 4
+    assert [logs[x].count(f"input {x}, attempt") for x in safe] == [1] * len(safe)
 
 
 SLICES = """
