@@ -206,6 +206,8 @@ def test_results_prints_values_in_order_and_failures_after_them(batches: Batches
     found = [json.loads(line) for line in documents]
     assert [each["input"] for each in found] == [0, 2, 1]
     assert (found[0]["value"], found[2]["error"]["type"]) == ("a", "kinetic.errors.SubmitError")
+    (listed,) = json.loads(batches("list", "--json", among=(batch,)).stdout)
+    assert (listed["status"], listed["not_submitted"]) == ("FAILED", 1)
 
 
 @pytest.mark.parametrize("options", [[], ["--cleanup"]])

@@ -78,7 +78,7 @@ def facts_of(app: App, batch: BatchHandle, look: Look | None) -> dict[str, Any]:
         "group_id": batch.group_id,
         "name": batch.name,
         "tags": batch.tags,
-        "status": look and look.status.value,
+        "status": look and look.status_of(manifest).value,
         "inputs": len(batch),
         "collected": look and look.collected,
         "counts": Counter(status.value for status in look.statuses.values()) if look else {},

@@ -57,14 +57,15 @@ class Look:
     elsewhere: bool
     """Whether workers can only be started where the batch was submitted: from here it is not known whether they run."""
 
-    @property
-    def status(self) -> JobStatus:
-        """The status of the batch: once it is over, the worst of its inputs."""
+    def status_of(self, manifest: GroupManifest) -> JobStatus:
+        """Return the status of the batch: once it is over, the worst of its inputs."""
         found = {*self.statuses.values()}
         if not self.over:
             return JobStatus.PENDING if found == {JobStatus.PENDING} else JobStatus.RUNNING
         if self.collected:
             return JobStatus.SUCCEEDED
+        if manifest.failed:
+            return JobStatus.FAILED
         worst_first = (JobStatus.FAILED, JobStatus.NOT_FOUND)
         return next((each for each in worst_first if each in found), JobStatus.SUCCEEDED)
 

@@ -114,7 +114,7 @@ def _facts_of_batch(app: App, batch: BatchHandle) -> dict[str, Any]:
     stop = batch._states.stopped if look and look.over and look.left else None
     return {
         "job_id": batch.group_id,
-        "status": look and look.status.value,
+        "status": look and look.status_of(batch._manifest).value,
         "cancelled": stop is not None and stop.status == "cancelled",
         "group_id": batch.group_id,
         "inputs": len(batch),
