@@ -3,12 +3,13 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+from typing import Any
 
 import pytest
 
 import kinetic
 from kinetic.decorator import RemoteCallable
-from kinetic.errors import ConfigurationError, InvalidRequestError, NotInsideJobError
+from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError, NotInsideJobError
 from kinetic.submit.functions import check_class_given
 
 local = functools.partial(kinetic.run, "cpu", backend="local")
@@ -152,3 +153,13 @@ def test_keywords_of_the_function_do_not_clash_with_those_of_the_decorator(
         return options
 
     assert work(self=1, timeout=2) == {"self": 1, "timeout": 2}
+
+
+def test_the_project_and_the_cluster_of_a_batch_take_precedence_over_those_of_the_decorator(
+    gke: Any,
+) -> None:
+    theirs = kinetic.run("cpu", backend="gke", project="theirs", cluster="one")(add.__wrapped__)
+
+    with pytest.raises(KineticError, match=r"'two'.*'mine'|'mine'.*'two'") as caught:
+        theirs.run_async_map([1], project="mine", cluster="two")
+    assert "theirs" not in str(caught.value)
