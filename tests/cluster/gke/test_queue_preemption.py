@@ -103,3 +103,22 @@ job.cleanup()
     assert value == "('low', 2)", done.stderr
     assert message.startswith("Attempt 1 was preempted or stopped")
     assert "attempt 2 of low" in log
+
+
+def test_a_batch_in_a_queue_is_one_workload_however_many_inputs_it_has(
+    project: Any, queue: str, bed: Any
+) -> None:
+    one = "run_async(sys.argv[1]).job_id"
+    many = "run_async_map([*'abc'], max_concurrent=1).group_id"
+    (project.root / "main.py").write_text(JOBS.replace(one, many))
+    group = project.run("main.py", "low").stdout.strip()
+    project.await_gate("a")
+    path = f"apis/{KUEUE}/namespaces/{project.namespace}/workloads"
+    (job,) = project.objects("job", group)
+    owners = [each["metadata"]["ownerReferences"][0] for each in bed.ask("GET", path)["items"]]
+    for name in "abc":
+        project.pass_gate(name)
+    values = project.kinetic("batches", "results", group, "--cleanup")
+
+    assert [owner["uid"] for owner in owners].count(job["metadata"]["uid"]) == 1 == len(owners)
+    assert values.splitlines() == [f"{n}  ({name!r}, 1)" for n, name in enumerate("abc")]

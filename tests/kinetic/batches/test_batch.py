@@ -102,11 +102,18 @@ def test_many_inputs_on_accelerators_ask_on_a_terminal_with_the_number_of_their_
 
 def test_many_inputs_that_are_started_again_ask_too(terminal: Answers) -> None:
     services = FakeServices.make()
-    job = a_record(job_id="grp-00000001", accelerator="v6e-8", backend="gke", project="p")
+    job = a_record(
+        job_id="grp-00000001",
+        accelerator="v6e-8",
+        backend="gke",
+        project="p",
+        output_dir="gs://b/out/",
+    )
     manifest = GroupManifest(
         group_id=job.job_id, tags={}, created_at=job.created_at, total_expected=1001,
         accelerator="v6e-8", func_name="f", job=job, given='{"accelerator": "v6e-8"}', members="v6e-8-f-20260417-153012-00000001",
     )  # fmt: skip
+    assert manifest.member(3).output_dir == "gs://b/out/3"
     services.store.write(JobObjects(job.job_id).handle, encode(manifest))
     batch = BatchHandle(manifest, services)
 

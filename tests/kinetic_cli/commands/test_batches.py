@@ -18,6 +18,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_servers.fakes import FakeServices, a_record, a_report, report, report_value
 from kinetic_servers.stub_jobs import NOW, StubApp, a_job, run
@@ -115,6 +116,8 @@ def test_list_counts_the_inputs_of_each_batch(batches: Batches, half_done: FakeB
     broken.services.journal.refuse("observe *", UnavailableError("no answer"))
     for index in range(2):
         collected.returns(index, index)
+    stop = Outcome(job_id="grp-00000003", status="cancelled")  # When both had ended.
+    collected.services.store.write(JobObjects("grp-00000003").outcome, encode(stop))
     BatchHandle(collected.manifest, collected.services).results()
 
     ran = batches("list", app=app)

@@ -571,7 +571,8 @@ class BatchHandle:
         def remove() -> None:
             try:
                 self._refuse_without_key()
-                # Otherwise nothing would tell later that all inputs have succeeded.
+                # Otherwise nothing would tell later that all inputs have succeeded. It may have been stopped when they had.
+                self._services.store.delete(JobObjects(self.group_id).outcome)
                 self._write_end("succeeded", "All values were collected, and then removed.")
                 self._stop(remove=True)
                 self._remove_objects(all_of_it=False)
