@@ -440,9 +440,10 @@ class BatchHandle:
         services, names = self._services, JobObjects(self.group_id)
         stored = self._refuse_without_key()
         look = self._states.look()
-        if not failed and not look.over:
+        if not failed and (look.collected or not look.over):
             return
-        again = [index for index, one in look.statuses.items() if one is not JobStatus.SUCCEEDED]
+        missing = [index for index, one in look.statuses.items() if one is not JobStatus.SUCCEEDED]
+        again = missing if failed else look.left
         if ask and look.over and len(again) > MANY:
             # Not within the lease, which does not wait for an answer.
             workers = len({index // self._manifest.per_worker for index in again})
