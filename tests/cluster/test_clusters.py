@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -426,7 +427,7 @@ def test_what_the_user_has_set_stays(cloud: GoogleCloud) -> None:
     binding.condition.expression = "request.time < timestamp('2027-01-01T00:00:00Z')"
     cloud.policy(PROJECT).version = 3
 
-    again = up(namespaces=["default", "more"])
+    again = up(namespaces=["default", f"more-{secrets.token_hex(3)}"])
     kinds = {"bucket", "repository", "role", "access"}
     assert {step.resource.kind for step in again.plan.changes} == kinds
     again.apply()
@@ -697,15 +698,17 @@ def test_users_get_what_submitting_needs_and_lose_it_with_the_cluster(
     cloud: GoogleCloud, plane_of_clusters: Bed
 ) -> None:
     ada, team = "user:ada@example.com", "group:team@example.com"
-    up(users=[ada], namespaces=["team"]).apply()
-    prepared = up(users=[team, ada], namespaces=["team"])
+    # Other tests use the same Kubernetes.
+    namespace = f"team-{secrets.token_hex(3)}"
+    up(users=[ada], namespaces=[namespace]).apply()
+    prepared = up(users=[team, ada], namespaces=[namespace])
     assert {step.resource.kind for step in prepared.plan.changes} == {"role", "users"}
     prepared.apply()
-    assert up(users=[team, ada], namespaces=["team"]).plan.changes == ()
+    assert up(users=[team, ada], namespaces=[namespace]).plan.changes == ()
     # Who is not named any more keeps the rights.
-    assert up(namespaces=["team"]).plan.changes == ()
+    assert up(namespaces=[namespace]).plan.changes == ()
 
-    api = ApiServer(plane_of_clusters.access("team"))
+    api = ApiServer(plane_of_clusters.access(namespace))
     bound = {each["subjects"][0]["name"] for each in api.list("RoleBinding")}
     assert {"ada@example.com", "team@example.com"} <= bound
     builds = f"{PROJECT}/iam/serviceAccounts/kn-demo-builds@{PROJECT}.iam.gserviceaccount.com"
@@ -903,15 +906,15 @@ def test_a_quota_that_is_too_low_is_a_warning_with_its_id(
         "PREEMPTIBLE-TPU-V6E-per-project-region",
     )
     up().apply()
-    cloud.quotas |= {family: 4, spot: 4}
-    assert f"{family} of the project 'my-project' is 4 in us-central1" in run(
-        "up", "--accelerator", "v6e-8", "--yes"
+    cloud.quotas |= {family: 2, spot: 2}
+    assert f"{family} of the project 'my-project' is 2 in us-central1" in run(
+        "up", "--accelerator", "v6e-4", "--yes"
     )
-    assert f"{spot} of" in run("pool", "add", "--accelerator", "v6e-8", "--spot")
+    assert f"{spot} of" in run("pool", "add", "--accelerator", "v6e-4", "--spot")
     found = {check.name: check for check in diagnose(settings()) if check.state != "pass"}
-    assert {*found} >= {"quota of pool kinetic-v6e-8", "quota of pool kinetic-v6e-8-spot"}
+    assert {*found} >= {"quota of pool kinetic-v6e-4", "quota of pool kinetic-v6e-4-spot"}
     cloud.deny("cloudquotas.quotas.get")
     assert ("quotas of pools", "skip") in {(each.name, each.state) for each in diagnose(settings())}
-    assert "quota" not in run("pool", "add", "--accelerator", "v6e-8", "--min-nodes", "1")
-    refused = kinetic("pool", "add", "--accelerator", "v6e-8", "--max-nodes", "2")
+    assert "quota" not in run("pool", "add", "--accelerator", "v6e-4", "--min-nodes", "1")
+    refused = kinetic("pool", "add", "--accelerator", "v6e-4", "--max-nodes", "2")
     assert "--node-pool" in refused.communicate(timeout=120)[1]
