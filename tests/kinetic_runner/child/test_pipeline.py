@@ -210,7 +210,8 @@ def test_an_exception_of_the_function_is_reported_as_text_and_object(job: Job) -
 
     assert (outcome["reason"], outcome["phase"], outcome["exit_code"]) == ("exception", "call", 1)
     assert outcome["message"] == "ValueError: bad learning rate"
-    assert run.output == f"{RAISED}\n{outcome['error']['traceback']}"
+    text = outcome["error"]["traceback"]
+    assert run.output == f"{RAISED}{len(text.splitlines())}\n{text}"
     assert UNDISTURBED in run.reports
     lines = outcome["error"]["traceback"].splitlines()
     assert lines[1].endswith('project/train.py", line 2, in train')

@@ -435,8 +435,8 @@ def is_end_marker(line: str, job_id: str) -> bool:
     return line.startswith(start) and line.isascii() and numbers
 
 
-RAISED: Final = "[kinetic] The function raised an exception:"
-"""The line of a host's log after which the traceback of the function's exception follows."""
+RAISED: Final = "[kinetic] The function raised an exception. Lines of its traceback: "
+"""How the line of a host's log begins after which the traceback of the function's exception follows; then their number."""
 
 RUNNER_PATH: Final = "/app/remote_runner.py"
 """The path of the bundle in a container."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 import threading
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 _WORTH_SHOWING: Final = 1.0
 """Seconds after which the progress of a piece of work is shown."""
-_CONNECTED: Final = re.compile(r"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\..*")
+_CONNECTED: Final = re.compile(
+    r"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+"
+)
 """What JAX's library for several hosts on CPUs prints for each of them, always."""
 
 
@@ -40,7 +43,7 @@ class Console:
 
     On a terminal, the current phase is shown with its elapsed time until the log begins. During a long
     transfer, its progress is shown instead. Elsewhere, each kind of long transfer is printed as a line, by
-    *report*. Without *progress*, only warnings and the log are printed. Text is never interpreted as markup.
+    *report*. If *progress* is `off`, only warnings and the log are printed. Text is never interpreted as markup.
 
     The traceback of the function's exception at the end of the log is held back, because the exception that is
     raised has it, unless the *whole_log* is wanted.
@@ -53,7 +56,7 @@ class Console:
         *,
         interactive: bool,
         color: bool = True,
-        progress: bool = True,
+        progress: str = "auto",
         whole_log: bool = False,
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[str], None] | None = None,
@@ -63,7 +66,8 @@ class Console:
         self._stdout = stdout
         self._stderr = _Harmless(stderr)
         self._color = color
-        self._progress_wanted = progress
+        self._live_wanted = interactive and progress == "auto"
+        self._progress_wanted = progress != "off"
         self._whole_log = whole_log
         self._held: dict[int, list[LogLine]] = {}
         """By host, the lines of the log from its exception on."""
@@ -88,10 +92,11 @@ class Console:
         return cls(
             sys.stdout,
             sys.stderr,
-            interactive=interactive and settings.progress.value == "auto",
+            interactive=interactive,
             color=not settings.no_color.value,
-            progress=settings.progress.value != "off",
-            whole_log=settings.traceback.value == "full",
+            progress=settings.progress.value,
+            # Earlier versions of IPython do not print the notes of an exception, which have the traceback.
+            whole_log=settings.traceback.value == "full" or "get_ipython" in vars(builtins),
         )
 
     def phase(self, text: str) -> None:
@@ -101,7 +106,7 @@ class Console:
                 return
             self._phase, self._began = text, self._clock()
             self._transfer_only = False
-            if self.interactive and self._progress_wanted:
+            if self._live_wanted:
                 self._show()
 
     def say(self, text: str) -> None:
@@ -155,15 +160,18 @@ class Console:
             OSError: stdout is closed, or its disk is full.
         """
         with self._lock:
-            if _CONNECTED.fullmatch(line.text):
+            if self._whole_log:
+                self._print_lines([line])
                 return
             if any(line.attempt > held[0].attempt for held in self._held.values()):
                 self.print_held()  # The job goes on: the exception of this attempt is not raised.
-            if line.host in self._held or (line.text == RAISED and not self._whole_log):
-                self._held.setdefault(line.host, []).append(line)
-                return
-            self._hide()
-            write_line(self._stdout, f"{self._prefix}{line.shown}")
+            held = self._held.get(line.host, [])
+            if held and len(held) <= _lines_after(held[0]):
+                held.append(line)
+            elif not held and _lines_after(line):
+                self._held[line.host] = [line]
+            elif not _CONNECTED.fullmatch(line.text):
+                self._print_lines([line])
 
     def print_held(self, *, but: str = "") -> None:
         """Print the lines of the log that were held back, except for those of the traceback *but*.
@@ -174,10 +182,15 @@ class Console:
         with self._lock:
             held, self._held = self._held, {}
             for lines in held.values():
-                if "\n".join(line.text for line in lines[1:]).strip() != but.strip():
-                    self._hide()
-                    for line in lines:
-                        write_line(self._stdout, f"{self._prefix}{line.shown}")
+                # Other hosts have the same traceback with other folders.
+                text = "\n".join(line.text for line in lines[1:])
+                if not but or _anywhere(text) != _anywhere(but):
+                    self._print_lines(lines)
+
+    def _print_lines(self, lines: Sequence[LogLine]) -> None:
+        self._hide()
+        for line in lines:
+            write_line(self._stdout, f"{self._prefix}{line.shown}")
 
     def done(self) -> None:
         """Remove the display of the phase."""
@@ -210,7 +223,7 @@ class Console:
         with self._lock:
             if work not in self._works:
                 return  # The work has ended, so nothing would remove the display again.
-            if self.interactive:
+            if self._live_wanted:
                 if self._live is None:
                     self._transfer_only = True
                 self._show()
@@ -261,6 +274,16 @@ class Console:
             shown.append(f"{phase} ")
             shown.append(duration_text(now - began), style="dim")
         return shown
+
+
+def _lines_after(line: LogLine) -> int:
+    """Return how many lines of a traceback follow *line* in the log of its host."""
+    number = line.text.removeprefix(RAISED)
+    return int(number) if number != line.text and number.isdecimal() and len(number) < 6 else 0
+
+
+def _anywhere(traceback: str) -> str:
+    return re.sub(r"/host-\d+/", "/host/", traceback.strip())
 
 
 def progress_text(works: Sequence[Progress]) -> str:

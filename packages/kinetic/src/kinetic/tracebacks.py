@@ -1,4 +1,4 @@
-"""Tracebacks of uncaught exceptions that end at the user's line, without Kinetic's own frames."""
+"""Tracebacks of uncaught exceptions without Kinetic's own frames."""
 
 from __future__ import annotations
 
@@ -14,51 +14,55 @@ _OWN: Final = ("kinetic", "kinetic_payload", "kinetic_images", "kinetic_k8s", "k
 def hide_own_frames() -> None:
     """Let Python print the exceptions that Kinetic raises without Kinetic's frames, if nobody catches them.
 
-    KINETIC_TRACEBACK=full shows them. An exception that somebody catches has them all. What handles uncaught
-    exceptions already is called as before.
+    KINETIC_TRACEBACK=full shows them. An exception that somebody catches has them all, and so has one that another
+    hook than Python's own handles.
     """
-    previous = sys.excepthook
-    if getattr(previous, "__module__", None) == __name__:
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_error
+
+
+def _print_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    from kinetic.settings.settings import environment
+
+    last = trace
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    full = environment().get("KINETIC_TRACEBACK", "").strip().lower() == "full"
+    if full or last is None or not _is_raised_by_kinetic(error, last):
+        sys.__excepthook__(kind, error, trace)
         return
-
-    def print_error(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        from kinetic.settings.settings import environment
-
-        short = environment().get("KINETIC_TRACEBACK", "").strip().lower() != "full"
-        if not short or not (isinstance(error, KineticError) or _is_of_a_job(trace)):
-            previous(kind, error, trace)
-            return
-        whole = trace, error.__cause__, error.__suppress_context__
-        trace = _users_part(trace)
-        error.__traceback__ = trace
-        if isinstance(error, KineticError):  # Its sentence says what another library's error means.
-            error.__cause__ = None
-        try:
-            previous(kind, error, trace)
-        finally:  # For a debugger.
-            error.__traceback__, error.__cause__, error.__suppress_context__ = whole
-
-    sys.excepthook = print_error
+    cause, hidden = error.__cause__, error.__suppress_context__
+    error = error.with_traceback(_users_part(trace))
+    if isinstance(error, KineticError) and cause is not None:
+        # The sentence says what another library's error means; one of the user's code has to be seen.
+        users = _users_part(cause.__traceback__, inside=True)
+        error.__cause__ = cause.with_traceback(users) if users else None
+    try:
+        sys.__excepthook__(kind, error, error.__traceback__)
+    finally:  # For a debugger.
+        error.__traceback__, error.__cause__, error.__suppress_context__ = trace, cause, hidden
 
 
-def _is_of_a_job(trace: TracebackType | None) -> bool:
-    """Return whether *trace* is that of an exception of a job's function."""
+def _is_raised_by_kinetic(error: BaseException, last: TracebackType) -> bool:
     from kinetic.jobs.fetch import Collected
 
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code is Collected.get.__code__
+    if isinstance(error, KineticError):
+        return _is_own(last)
+    return last.tb_frame.f_code is Collected.get.__code__  # It is that of a job's function.
 
 
-def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return the frames of *trace* before the first one of Kinetic."""
-    if trace is None or _is_own(trace):
+def _users_part(trace: TracebackType | None, *, inside: bool = False) -> TracebackType | None:
+    """Return *trace* without Kinetic's frames, and without those of libraries below them, or if *inside*."""
+    if trace is None:
         return None
-    return TracebackType(
-        _users_part(trace.tb_next), trace.tb_frame, trace.tb_lasti, trace.tb_lineno
-    )
+    own = _is_own(trace)
+    rest = _users_part(trace.tb_next, inside=inside or own)
+    libraries = (sys.prefix, sys.base_prefix, "<frozen ")
+    if own or (inside and trace.tb_frame.f_code.co_filename.startswith(libraries)):
+        return rest
+    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def _is_own(trace: TracebackType) -> bool:

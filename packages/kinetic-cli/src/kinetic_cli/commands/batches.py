@@ -358,6 +358,6 @@ def clean_up(app: App, group_id: str, yes: bool, as_json: bool) -> None:
         click.confirm(f"{running} Cancel it, and remove it?", abort=True, err=True)
     batch.cleanup()
     if as_json:
-        app.output.json(facts_of(app, batch, look))
+        app.output.json({"group_id": group_id, "removed": True})
     else:
         app.output.line(f"Cleaned up {group_id}.")

@@ -383,6 +383,8 @@ class _Host:
                 return self.report_stop(error_info(error, self.storage))
             case Exited(error):
                 self.send({"phase": "report"})  # From now on a stop does not change the outcome.
+                if error.code is not None and not isinstance(error.code, int):
+                    print_error(f"{error.code}\n")  # As Python does.
                 return self.outcome(
                     "exited",
                     layout.EXIT_FUNCTION_FAILED,
@@ -475,9 +477,8 @@ class _Host:
             if not is_users:
                 print_error(f"[kinetic] {message}\n")
             elif reason == "exception":
-                print_error(f"{layout.RAISED}\n{error.traceback}")
-            elif error.message and not error.message.lstrip("-").isdigit():
-                print_error(f"{error.message}\n")  # As Python does for sys.exit("text").
+                text = error.traceback.rstrip("\n")
+                print_error(f"{layout.RAISED}{text.count(chr(10)) + 1}\n{text}\n")
         return HostOutcome(
             job_id=task.record.job_id,
             attempt=task.attempt,

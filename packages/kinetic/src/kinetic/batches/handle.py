@@ -305,6 +305,8 @@ class BatchHandle:
                 partial(fetch, outcome.job_id, view, self._services),
                 _outages(self.group_id, reached=True),
             )
+        except ObjectNotFoundError as error:
+            return index, None, self._states.why_gone(index) or error
         except KineticError as error:
             return index, None, error
         return index, found.value, found.error

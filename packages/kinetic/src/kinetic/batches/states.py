@@ -209,6 +209,19 @@ class States:
         found = find_outcome(self._services.store, job_id, verify=self._services.verify)
         return None if found is None else found.record
 
+    def why_gone(self, index: int) -> JobError | None:
+        """Return the error for a part of the end of an input that is gone, if another call has collected the batch."""
+        end = self._find_end()
+        collected = end is not None and end.status == "succeeded"
+        return self._collected_error(index) if collected else None
+
+    def _collected_error(self, index: int) -> JobError:
+        return JobNotFoundError(
+            f"Input {index} has no value any more: another call of results() has collected all of them.",
+            hint="That call removes them, unless it gets cleanup=False.",
+            job_id=self._manifest.job_id(index),
+        )
+
     def why_not(self, index: int) -> JobError:
         """Return the error for an input without an outcome in a batch that is over."""
         job_id = self._manifest.job_id(index)
@@ -216,11 +229,7 @@ class States:
         if stopped is None:
             assert self.last is not None
             if self.last.collected:
-                return JobNotFoundError(
-                    f"Input {index} has no value any more: another call of results() has collected all of them.",
-                    hint="That call removes them, unless it gets cleanup=False.",
-                    job_id=job_id,
-                )
+                return self._collected_error(index)
             if self.last.statuses.get(index) is JobStatus.NOT_FOUND:
                 return JobNotFoundError(
                     f"Input {index} has neither an outcome nor a resource: its batch was cleaned up.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
@@ -272,14 +272,22 @@ def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:
 
     An attribute `job_id` of the user's own stays.
     """
-    known = set(getattr(error, "__notes__", ()))
-    with suppress(Exception):  # A class of the user's may refuse attributes.
+    add_notes(error, notes_of(outcome, host))
+    with suppress(Exception):  # Code of the user's class may run.
         if not hasattr(error, "job_id"):
-            error.job_id = outcome.job_id  # type: ignore[attr-defined]
-    for note in notes_of(outcome, host):
-        if note not in known:
-            error.add_note(note)
+            object.__setattr__(error, "job_id", outcome.job_id)
     return error
+
+
+def add_notes(
+    error: BaseException, notes: Sequence[str], change: Callable[[str], str] = str
+) -> None:
+    """Add *notes* to those of *error*, each once, and *change* all; the user's class may be frozen, or have others."""
+    before = vars(error).get("__notes__")
+    known = [each for each in before if isinstance(each, str)] if isinstance(before, list) else []
+    new = [change(each) for each in dict.fromkeys([*known, *notes])]
+    if new:
+        object.__setattr__(error, "__notes__", new)
 
 
 def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:

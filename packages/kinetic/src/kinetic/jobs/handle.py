@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -335,6 +336,7 @@ class JobHandle:
     ) -> Any:
         from kinetic.console import progress_beside
         from kinetic.jobs.collect import collect
+        from kinetic.jobs.fetch import add_notes
         from kinetic.jobs.missing_files import note_on, with_own_paths
         from kinetic.jobs.outages import WaitStopped
         from kinetic.quantities import check_pauses
@@ -368,10 +370,9 @@ class JobHandle:
                     raise
             else:
                 if error := fetched.error:
-                    if note := note_on(error, session.project):
-                        error.add_note(note)
-                    notes = getattr(error, "__notes__", [])
-                    notes[:] = [with_own_paths(note, session.project) for note in notes]
+                    note = note_on(error, session.project)
+                    own = partial(with_own_paths, project=session.project)
+                    add_notes(error, [note] if note else [], own)
                 with session.lock:
                     collected = session.collected = session.collected or fetched
         if stop is not None and stop.is_set():

@@ -53,7 +53,7 @@ class Project(NamedTuple):
 
 
 def with_own_paths(text: str, project: Project | None) -> str:
-    """Return *text*, a traceback of a job, with the paths of the files that *project* shipped."""
+    """Return *text*, a note with a traceback of a job, with the paths of the files that *project* shipped."""
     root = project.root if project else None
 
     def own(frame: re.Match[str]) -> str:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from kinetic.console import Console, is_terminal
 from kinetic.errors import InvalidRequestError, KineticError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.services import LOOK
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import duration_text
+from kinetic_payload.stores.outages import OutageLimit
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
@@ -76,8 +78,11 @@ def call(
                 )
             finally:
                 collected = handle._session.collected
-                console.print_held(but=collected.traceback if collected else "")
-            console.say(f"done in {duration_text(time.monotonic() - began)}{_outputs_of(handle)}")
+                with suppress(OSError):  # A log that cannot be printed must not cost the result.
+                    console.print_held(but=collected.traceback if collected else "")
+            with suppress(KeyboardInterrupt):  # The job is cleaned up, and its value is here.
+                took = duration_text(time.monotonic() - began)
+                console.say(f"done in {took}{_outputs_of(handle)}")
             return value
         except KeyboardInterrupt as stop:
             console.done()
@@ -126,8 +131,9 @@ def _line_printer(
 
 def _outputs_of(handle: JobHandle) -> str:
     """Return where the job's outputs are, as the end of a sentence; empty if it wrote none to its own folder."""
-    store, folder = handle._services.store, JobObjects(handle.job_id).outputs
-    with suppress(KineticError):  # The value must not be lost.
+    folder = JobObjects(handle.job_id).outputs
+    store = handle._services.store.limited(OutageLimit(LOOK))
+    with suppress(KineticError):
         for _ in store.list(folder):
             return f"; outputs: {store.location}/{folder}"
     return ""
