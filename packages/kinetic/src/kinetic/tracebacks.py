@@ -42,7 +42,9 @@ def _print_error(
     try:
         sys.__excepthook__(kind, error, error.__traceback__)
     finally:  # For a debugger.
-        error.__traceback__, error.__cause__, error.__suppress_context__ = trace, cause, hidden
+        error.with_traceback(trace)
+        if isinstance(error, KineticError):
+            error.__cause__, error.__suppress_context__ = cause, hidden
 
 
 def _is_raised_by_kinetic(error: BaseException, last: TracebackType) -> bool:
