@@ -250,7 +250,7 @@ def test_an_applied_object_keeps_the_fields_of_others_and_names_who_set_them(
 
 
 def test_members_may_submit_in_their_namespace_only(server: Bed, cluster: ApiServer) -> None:
-    for manifest in (*access_manifests("team"), *user_bindings("team", ["group:all@example.com"])):
+    for manifest in (*access_manifests("team"), *user_bindings("team", "group:all@example.com")):
         cluster.apply(manifest)
 
     def may(**attributes: Any) -> bool:
