@@ -11,7 +11,7 @@ from kinetic.settings.project_file import read_project_file
 from kinetic.settings.settings import resolve
 
 
-def test_a_setting_of_the_file_counts_more_than_the_profile_and_less_than_a_variable(
+def test_the_file_comes_before_the_current_profile_and_after_one_that_is_named(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "profiles.json").write_text(
@@ -25,6 +25,9 @@ def test_a_setting_of_the_file_counts_more_than_the_profile_and_less_than_a_vari
     assert (found.zone.value, found.zone.source) == ("us-west4", "kinetic.toml")
     assert (found.cluster.value, found.cluster.source) == ("other", "KINETIC_CLUSTER")
     assert resolve({"zone": "us-south1"}, environ=home, file=file).zone.value == "us-south1"
+    by_variable = resolve({}, environ={**home, "KINETIC_PROFILE": "dev"}, file=file)
+    by_argument = resolve({}, environ=home, profile="dev", file=file)
+    assert by_variable.cluster.value == by_argument.cluster.value == "mine"
 
 
 @pytest.mark.parametrize(

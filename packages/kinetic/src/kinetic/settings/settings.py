@@ -1,4 +1,4 @@
-"""Settings, each with its source: argument > `KINETIC_*` > `kinetic.toml` > active profile > default.
+"""Settings, each with its source: argument > `KINETIC_*` > named profile > `kinetic.toml` > current profile > default.
 
 The only module that reads the environment.
 """
@@ -222,7 +222,7 @@ def resolve(
 ) -> Settings:
     """Resolve every setting from *arguments*, *environ*, *file* and the profiles file. Empty is unset.
 
-    *file* are the settings of a `kinetic.toml`.
+    *file* are the settings of a `kinetic.toml`; a profile comes before it only if it is named.
 
     Raises:
         ConfigurationError: A variable, the profile or the profiles file is wrong.
@@ -275,11 +275,15 @@ class _Sources:
         """Return the first value that is not empty; *also* is another variable, the last source."""
         variable = f"KINETIC_{name.upper()}"
         in_profile = self.of_profile(name)
+        shared = [
+            (self._file.get(name), "kinetic.toml"),
+            (in_profile.value, in_profile.source),
+        ]
+        named = self._arguments.get("profile") or self._environ.get("KINETIC_PROFILE")
         for value, source in (
             (self._arguments.get(name), "argument"),
             (self._environ.get(variable), variable),
-            (self._file.get(name), "kinetic.toml"),
-            (in_profile.value, in_profile.source),
+            *(reversed(shared) if named else shared),
             (self._environ.get(also), also),
         ):
             if value:
