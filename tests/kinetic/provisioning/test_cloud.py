@@ -60,6 +60,7 @@ def test_calls_that_came_too_fast_are_repeated(read: bool) -> None:
 @pytest.mark.parametrize(
     ("permission", "role"),
     [
+        ("cloudquotas.quotas.get", "roles/cloudquotas.viewer"),
         ("compute.firewalls.delete", "roles/compute.securityAdmin"),
         ("compute.networks.delete", "roles/compute.networkAdmin"),
         ("iam.serviceAccounts.actAs", "roles/iam.serviceAccountUser"),

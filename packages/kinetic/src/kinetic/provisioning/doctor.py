@@ -187,7 +187,7 @@ class _Look:
         try:
             low = [low_quotas(cloud, place, each.pool.priorities) for each in pools]
         except ProvisioningError as error:
-            yield Check("quotas of pools", "skip", error.message)
+            yield Check("quotas of pools", "skip", error.message, error.hint or "")
             low = [[]] * len(pools)
         for status, quotas in zip(pools, low, strict=True):
             name = f"pool {status.pool.name}"

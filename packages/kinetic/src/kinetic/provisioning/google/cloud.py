@@ -70,6 +70,7 @@ _DISABLED: Final = "SERVICE_DISABLED"
 _PERMISSION: Final = re.compile(r"\b[a-z]+\.[a-zA-Z]+\.[a-zA-Z]+\b")
 _ROLES: Final = {
     "artifactregistry": "roles/artifactregistry.admin",
+    "cloudquotas": "roles/cloudquotas.viewer",
     "compute.firewalls": "roles/compute.securityAdmin",
     "compute": "roles/compute.networkAdmin",
     "container": "roles/container.admin",
