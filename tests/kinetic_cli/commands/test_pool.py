@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from kinetic.provisioning.clusters import Prepared
+from kinetic.provisioning.desired import ClusterPlace
+from kinetic.provisioning.plan import Plan, Resource, Step
+from kinetic.provisioning.prices import Prices
+from kinetic_cli.output import Output
+from kinetic_cli.plans import show_plan
 from kinetic_servers.stub_jobs import run
 
 NODES = ["v6e-16", "--node-pool"]
@@ -41,3 +49,21 @@ def test_a_pool_that_cannot_be_made_is_refused_before_a_cluster_is_asked(
 
     assert message in ran.stderr
     assert ran.exit_code != 0
+
+
+def test_the_plan_of_a_node_pool_shows_its_limits_and_what_kept_machines_cost() -> None:
+    settings = {"machines": "v6e-16", "min_nodes": 4, "max_nodes": 4}
+    steps = [
+        Step("create", Resource(kind="node pool", name=name, settings={**settings, **more}))
+        for name, more in (("kept", {}), ("idle", {"min_nodes": 0}))
+    ]
+    place = ClusterPlace(project="p", location="us-central1", cluster="c")
+    prepared = Prepared(place, Plan(tuple(steps)), {}, *cast("Any", [None] * 3))
+    out = io.StringIO()
+
+    show_plan(Output(out), prepared, Prices("us-central1"))
+
+    _, kept, idle = out.getvalue().splitlines()
+    assert "  $31,536  " in kept
+    assert kept.endswith("node pool kept: v6e-16, 4 to 4 machines")
+    assert "  $43.20/h in use  " in idle

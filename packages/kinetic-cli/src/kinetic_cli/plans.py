@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kinetic.provisioning.clusters import Prepared
     from kinetic.provisioning.plan import Step
     from kinetic.provisioning.prices import Prices
+    from kinetic_k8s.manifests.compute_class import Priority
 
 _COSTS: Final = {
     "cluster": "$73, the first $0",
@@ -50,10 +51,19 @@ def show_plan(
     for step in plan.steps:
         made, kind = step.action in ("create", "replace"), step.resource.kind
         takes, cost = _TIMES.get((step.action, kind)), _COSTS.get(kind) if made else None
-        if made and kind == "pool" and prices is not None:
-            price = prices.of(parse_priority(step.resource.name))
+        why, kept = f": {step.detail}" if step.detail else "", 0
+        machines = step.resource.name
+        if kind == "node pool":
+            machines, kept = (step.resource.settings[key] for key in ("machines", "min_nodes"))
+            why = why or f": {machines}, {limits_of(step)}"
+        if (
+            kind.endswith("pool")
+            and prices is not None
+            and (made or (kept and step in plan.changes))
+        ):
+            price = prices.of(priority := parse_priority(machines))
             cost = f"{price} in use" if price else "unknown"
-        why = f": {step.detail}" if step.detail else ""
+            cost = cost_per_month(prices, priority, kept) if kept else cost
         rows.append((step.action, takes or "-", cost or "-", step.resource.id + why))
     for action, takes, cost, what in rows:
         head = f"{action:<7}  {takes:<9}  {cost:<18}  "
@@ -68,6 +78,21 @@ def show_plan(
         output.note("Nothing to do.")
     if prices is not None and any(step.resource.kind == "pool" for step in plan.changes):
         output.note("A pool costs that while a job runs on its machines, and nothing until then.")
+
+
+def limits_of(step: Step) -> str:
+    """Return how many machines the node pool of *step* has."""
+    wanted = step.resource.settings
+    return f"{wanted['min_nodes']} to {wanted['max_nodes']} machines"
+
+
+def cost_per_month(prices: Prices, priority: Priority, machines: int) -> str:
+    """Return what *machines* cost that are kept."""
+    from kinetic.provisioning.prices import HOURS_PER_MONTH
+
+    hours = machines / priority.accelerator.hosts * HOURS_PER_MONTH
+    price = prices.of(priority)
+    return f"${price.per_hour * hours:,.0f}" if price else "an unknown amount"
 
 
 def note_jobs(output: Output, prepared: Prepared) -> None:

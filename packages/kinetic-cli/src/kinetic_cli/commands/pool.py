@@ -11,10 +11,19 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
 from kinetic_cli.options import json_option, target_options
-from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_plan
+from kinetic_cli.plans import (
+    apply_plan,
+    check_problems,
+    cost_per_month,
+    limits_of,
+    plan_document,
+    show_plan,
+)
 
 if TYPE_CHECKING:
     from kinetic.provisioning.pools import PoolOptions
+    from kinetic.provisioning.prices import Prices
+    from kinetic_k8s.manifests.compute_class import Priority
 
 _SHOWN: Final = 10
 """Jobs that a question names."""
@@ -98,7 +107,7 @@ def add(
     What is not given stays as it is.
     """
     from kinetic.provisioning.pools import PoolOptions, add_pool
-    from kinetic.provisioning.prices import HOURS_PER_MONTH, known_prices
+    from kinetic.provisioning.prices import known_prices
 
     ways = {"--spot": spot or accelerator.lower().endswith(":spot"), "--flex-start": flex_start}
     ways |= {"--reservation": reservation is not None, "--on-demand": on_demand}
@@ -127,12 +136,12 @@ def add(
     verb = "Added" if done.before is None else "Changed" if done.before != pool else "Unchanged:"
     app.output.line(f"{verb} pool {pool.name}: {', else '.join(map(str, pool.priorities))}.")
     if pool.min_nodes:
-        price = known_prices(app.settings()).of(pool.priorities[0])
-        hours = pool.min_nodes / pool.accelerator.hosts * HOURS_PER_MONTH
-        month = f"${price.per_hour * hours:,.0f}" if price else "an unknown amount"
-        app.output.note(
-            f"{pool.min_nodes} machines are kept, and billed, from now on: {month} a month."
-        )
+        _note_kept(app, known_prices(app.settings()), pool.priorities[0], pool.min_nodes)
+
+
+def _note_kept(app: App, prices: Prices, priority: Priority, machines: int) -> None:
+    month = cost_per_month(prices, priority, machines)
+    app.output.note(f"{machines} machines are kept, and billed, from now on: {month} a month.")
 
 
 def _add_node_pools(
@@ -145,12 +154,16 @@ def _add_node_pools(
     as_json: bool,
 ) -> None:
     from kinetic.provisioning.node_pools import prepare_node_pools
+    from kinetic.provisioning.prices import known_prices
+    from kinetic_k8s.manifests.compute_class import parse_priority
 
-    prepared = prepare_node_pools(app.settings(), accelerator, options, name=name)
+    settings = app.settings()
+    prepared = prepare_node_pools(settings, accelerator, options, name=name)
     if as_json and (dry_run or prepared.plan.problems):
         app.output.json(plan_document(prepared))
     elif dry_run:
-        show_plan(app.output, prepared)
+        prices = known_prices(settings, location=prepared.place.location)
+        show_plan(app.output, prepared, prices)
     check_problems(app.output, prepared)
     if dry_run:
         return
@@ -159,11 +172,13 @@ def _add_node_pools(
         app.output.json(plan_document(prepared))
         return
     for step in prepared.plan.steps:
-        wanted = step.resource.settings
-        limits = f"{wanted['min_nodes']} to {wanted['max_nodes']} machines"
         verb = {"create": "Added", "change": "Changed"}.get(step.action, "Unchanged:")
         pool = step.resource.name.rpartition("/")[2]
-        app.output.line(f"{verb} node pool {pool}: {wanted['machines']}, {limits}.")
+        machines = step.resource.settings["machines"]
+        app.output.line(f"{verb} node pool {pool}: {machines}, {limits_of(step)}.")
+    if kept := sum(step.resource.settings["min_nodes"] for step in prepared.plan.steps):
+        prices = known_prices(settings, location=prepared.place.location)
+        _note_kept(app, prices, parse_priority(machines), kept)
 
 
 @command.command("list")
