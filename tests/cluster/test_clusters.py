@@ -299,6 +299,8 @@ def test_up_completes_jobset_and_waits_for_its_controller(
 
         edge = AddonEdge(Connection(settings(), "us-central1"), give_up, JOBSET)
         up(jobset=False).apply()
+        seen = {each.name: each.state for each in diagnose(settings()) if each.state != "pass"}
+        assert seen == {f"JobSet {JOBSET.version}": "warn"}
         with pytest.raises(ProvisioningError, match="The controller of JobSet does not run"):
             edge.create(Plain(kind="JobSet", name=JOBSET.version, settings={"version": ""}))
         while not (pods := system.list("Pod")):
@@ -564,6 +566,12 @@ def test_doctor_names_what_is_missing_and_the_line_that_mends_it(cloud: GoogleCl
         ),
     }
     assert "roles/compute.networkAdmin" in found["router regions/us-central1/routers/kn-demo"].fix
+
+
+def test_doctor_takes_the_network_from_the_cluster(cloud: GoogleCloud) -> None:
+    prepare_up(settings(cluster="other"), poll=0.01).apply()
+    up(network="kn-other").apply()
+    assert {check.state for check in diagnose(settings())} == {"pass"}
 
 
 def test_a_second_cluster_has_everything_of_its_own(cloud: GoogleCloud) -> None:

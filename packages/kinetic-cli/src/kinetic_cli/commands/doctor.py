@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import json_option, target_options
+from kinetic_cli.options import config_option, json_option, target_options
 
 
 @click.command("doctor")
+@config_option
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
-def command(app: App, as_json: bool) -> None:
+def command(app: App, config: dict[str, Any], as_json: bool) -> None:
     """Look at everything that jobs on a cluster need, and say what mends it.
 
     It changes nothing. The exit code is 0 only if nothing failed.
     """
+    from kinetic.provisioning.desired import ClusterOptions
     from kinetic.provisioning.doctor import diagnose
+    from kinetic.settings.project_file import SETTINGS
 
-    checks = diagnose(app.settings())
+    settings = app.settings({key: config[key] for key in SETTINGS if key in config})
+    options = {key: value for key, value in config.items() if key not in SETTINGS}
+    checks = diagnose(settings, ClusterOptions(**options))
     if as_json:
         app.output.json([asdict(check) for check in checks])
     else:

@@ -82,6 +82,8 @@ class GkeCluster:
     """In a word of GKE, such as RUNNING or RECONCILING."""
     version: str = ""
     """That of its control plane."""
+    network: str = ""
+    subnetwork: str = ""
     autopilot: bool = False
     pools: tuple[NodePool, ...] = ()
     autoprovisioning: bool = False
@@ -196,6 +198,8 @@ def cluster_of(
         cluster_id=described.id,
         status=container_v1.Cluster.Status(described.status).name,
         version=described.current_master_version,
+        network=described.network,
+        subnetwork=described.subnetwork,
         autopilot=described.autopilot.enabled,
         pools=tuple(node_pool_of(each, len(described.locations)) for each in described.node_pools),
         autoprovisioning=described.autopilot.enabled

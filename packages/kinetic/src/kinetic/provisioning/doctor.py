@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kinetic.errors import CloudPermissionError, KineticError, ProvisioningError
 from kinetic.provisioning.clusters import Prepared, compare
-from kinetic.provisioning.desired import BILLING, COMPUTE, ClusterOptions
+from kinetic.provisioning.desired import BILLING, COMPUTE, ClusterOptions, ClusterPlace
 from kinetic.provisioning.plan import Resource, Step
+from kinetic_k8s.manifests.releases import JOBSET
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.threads import parallel_map
 
@@ -37,10 +38,13 @@ class Check:
     """The line that mends it, or what to do."""
 
 
-def diagnose(settings: Settings) -> list[Check]:
+def diagnose(
+    settings: Settings,
+    options: ClusterOptions = ClusterOptions(),  # noqa: B008 - it is frozen
+) -> list[Check]:
     """Look at everything that jobs on the cluster of *settings* need. Nothing is changed.
 
-    What does not answer within some seconds fails its own check only.
+    The cluster itself says where it is and which network it has, not *options*. What does not answer within some seconds fails its own check only.
 
     Raises:
         ConfigurationError: The settings cannot name a cluster.
@@ -51,7 +55,7 @@ def diagnose(settings: Settings) -> list[Check]:
         unread.append(_failed(resource.id, error))
 
     try:
-        prepared = compare(settings, _options(settings), timeout=LIMIT, failed=failed)
+        prepared = compare(settings, _options(settings, options), timeout=LIMIT, failed=failed)
     except LoginRequiredError as error:
         return [_failed("credentials", error), Check("everything else", "skip", "Log in first.")]
     except KineticError as error:
@@ -66,8 +70,8 @@ def diagnose(settings: Settings) -> list[Check]:
     return found
 
 
-def _options(settings: Settings) -> ClusterOptions:
-    """Return the options of a cluster in the zone or region of the settings, whichever it is in."""
+def _options(settings: Settings, options: ClusterOptions) -> ClusterOptions:
+    """Return *options* with the zone or region, and the network, that the cluster of the settings has."""
     from kinetic.backends.gke.connect import find_cluster
     from kinetic.settings.settings import environment
     from kinetic.target import Target
@@ -76,14 +80,25 @@ def _options(settings: Settings) -> ClusterOptions:
     try:
         _, gke = find_cluster(target, settings, environment())
     except KineticError:
-        return ClusterOptions()
-    return ClusterOptions(standard=gke is not None and gke.location.count("-") > 1)
+        return options
+    if gke is None:
+        return options
+    place = ClusterPlace(project=gke.project, location=gke.location, cluster=gke.name)
+    theirs = gke.network != place.network
+    return replace(
+        options,
+        standard=gke.location != place.region,
+        network=gke.network if theirs else None,
+        subnetwork=gke.subnetwork if theirs else None,
+    )
 
 
 def _of_step(step: Step) -> Check:
     match step.action:
         case "create":
-            return Check(step.resource.id, "fail", "It does not exist.", _MAKE)
+            # Most jobs do without JobSet, and so does a cluster of `--no-jobset`.
+            state: State = "warn" if step.resource.kind == JOBSET.name else "fail"
+            return Check(step.resource.id, state, "It does not exist.", _MAKE)
         case "replace":
             return Check(step.resource.id, "fail", step.detail, _MAKE)
         case "change" | "wait":
