@@ -6,7 +6,13 @@ import pytest
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, Pool, class_of, parse_priority
-from kinetic_k8s.reading.pools import pool_status, waits_for
+from kinetic_k8s.reading.pools import (
+    idle_command,
+    node_pool_status,
+    pool_status,
+    waits_for,
+)
+from kinetic_k8s.reading.preflight import NodePool
 
 UNTIL = "2026-11-27 12:00:00 UTC"
 
@@ -84,3 +90,14 @@ def test_a_pod_without_a_node_is_explained_by_its_pool(
 
     assert all(part in text for part, text in zip((reason, remedy), found, strict=True))
     assert [bool(text) for text in found] == [bool(reason), bool(remedy)]
+
+
+@pytest.mark.parametrize(
+    ("made_for", "name", "named"),
+    [("l4:spot", "gpus", "gpus"), ("v6e-16", "kinetic-np-v6e-16-1", "kinetic-np-v6e-16")],
+)
+def test_the_command_for_an_idle_node_pool_names_it(made_for: str, name: str, named: str) -> None:
+    status = node_pool_status(NodePool(name=name, machine_type="m", made_for=made_for, min_nodes=4))
+
+    wanted = f"kinetic pool add --node-pool --accelerator {made_for} --name {named} --min-nodes 0"
+    assert idle_command(status) == wanted

@@ -128,6 +128,15 @@ def node_pool_status(
     )
 
 
+def idle_command(status: PoolStatus) -> str:
+    """Return the command that keeps no machines of a pool any more."""
+    name, accelerator = status.pool.name, status.pool.accelerator
+    if not status.is_class and accelerator.multi_host:
+        name = name.rpartition("-")[0]  # Of the node pools of all slices.
+    node_pool = " --node-pool" * (not status.is_class)
+    return f"kinetic pool add{node_pool} --accelerator {accelerator} --name {name} --min-nodes 0"
+
+
 def _count(nodes: Sequence[Manifest] | None, label: str, name: str) -> int | None:
     if nodes is None:
         return None
@@ -202,8 +211,12 @@ def waits_for(name: str, manifest: Manifest | None) -> tuple[str, str]:
             "Add it again, `kinetic pool add` does that, or cancel the job.",
         )
     found = pool_status(manifest)
-    if found is None:
-        return "", ""
+    return ("", "") if found is None else what_helps(found)
+
+
+def what_helps(found: PoolStatus) -> tuple[str, str]:
+    """Return why a pool has no machines for a while, and what would help; empty texts: nothing is known."""
+    name = found.pool.name
     refused = all(each.state == "misconfigured" for each in found.priorities)
     if found.problem or refused:
         why = found.problem or ", ".join(map(str, found.priorities))

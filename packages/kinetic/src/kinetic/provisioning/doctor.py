@@ -196,6 +196,7 @@ class _Look:
         from kinetic.provisioning.pools import list_pools
         from kinetic.provisioning.prices import known_prices
         from kinetic.provisioning.quotas import low_quotas
+        from kinetic_k8s.reading.pools import idle_command, what_helps
 
         cloud, place = self.prepared.cloud, self.prepared.place
         pools = list_pools(self._inside.settings)
@@ -215,13 +216,12 @@ class _Look:
                 known = known_prices(self._inside.settings, ask=False).of(status.pool.priorities[0])
                 price = f"{known} for a slice" if known else "at an unknown price"
                 seen = f"{status.nodes} machines are billed and run no job, {price}."
-                fix = f"kinetic pool add --accelerator {status.pool.accelerator} --min-nodes 0"
-                yield Check(name, "warn", seen, fix if status.pool.min_nodes else "")
-            waiting = [str(each) for each in status.priorities if each.state != "ready"]
-            if waiting:
-                accelerator = status.pool.accelerator
-                fix = f"kinetic pool add --accelerator {accelerator} --fallback {accelerator}:flex-start"
-                yield Check(name, "warn", "; ".join(waiting), fix)
+                yield Check(
+                    name, "warn", seen, idle_command(status) if status.pool.min_nodes else ""
+                )
+            waits, remedy = what_helps(status)
+            if waits and not status.problem:
+                yield Check(name, "warn", waits, remedy)
 
     def _pods(self) -> Iterator[Check]:
         for name, diagnosis in self._inside.waiting_pods():
