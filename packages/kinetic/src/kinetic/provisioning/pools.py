@@ -15,7 +15,7 @@ from kinetic.provisioning.desired import ClusterPlace
 from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.user_warnings import warn_caller
 from kinetic_k8s.accelerators.types import describe
-from kinetic_k8s.errors import ConflictError, NotPermittedError
+from kinetic_k8s.errors import ConflictError, NotPermittedError, UnknownAcceleratorError
 from kinetic_k8s.manifests.compute_class import (
     COMPUTE_CLASS,
     KIND,
@@ -245,7 +245,11 @@ def pools_in(
         found += (pool_status(each, nodes, workloads) for each in classes)
     if ours := [each for each in (gke.pools if gke else ()) if each.made_for]:
         nodes = nodes_with(f"{NODE_POOL} in ({','.join(each.name for each in ours)})")
-        found += (node_pool_status(each, nodes, workloads) for each in ours)
+        for each in ours:
+            try:
+                found.append(node_pool_status(each, nodes, workloads))
+            except UnknownAcceleratorError as error:
+                warn_caller(f"The node pool {each.name!r} is left out: {error.message}")
     return sorted(filter(None, found), key=lambda each: (not each.is_class, each.pool.name))
 
 
