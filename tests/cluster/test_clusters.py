@@ -656,6 +656,34 @@ def test_a_node_pool_is_what_was_asked_for_and_only_its_limits_change(cloud: Goo
         remove_pool(settings(), "system")
 
 
+def test_limits_that_are_not_given_stay_also_after_a_node_pool_was_removed(
+    cloud: GoogleCloud,
+) -> None:
+    up(standard=True).apply()
+    node_pools(slices=2, min_nodes=8).apply()
+    remove_pool(settings(), "kinetic-np-v6e-16-0", poll=0.01)
+    assert node_pools().plan.changes == ()
+    node_pools(slices=2).apply()
+    assert listed() == {
+        "kinetic-np-v6e-16-0": ("v6e-16", 0, 4),
+        "kinetic-np-v6e-16-1": ("v6e-16", 4, 4),
+    }
+    assert node_pools().plan.changes == ()
+
+
+def test_a_node_pool_for_an_unknown_accelerator_is_left_out_with_a_warning(
+    cloud: GoogleCloud,
+) -> None:
+    up(standard=True).apply()
+    node_pools("l4").apply()
+    (pool,) = (each for each in cluster_of(cloud).node_pools if each.name == "kinetic-np-l4")
+    pool.config.resource_labels["kinetic-accelerator"] = "v9-8"
+    with pytest.warns(UserWarning, match="'kinetic-np-l4' is left out: There is no accelerator"):
+        assert listed() == {}
+    (problem,) = node_pools("l4").plan.problems
+    assert "has machines='v9-8', and 'l4' is wanted" in problem.message
+
+
 def cluster_of(cloud: GoogleCloud) -> Cluster:
     found = cloud.existing[f"{PROJECT}/container/clusters/us-central1-a/demo"]
     assert isinstance(found, Cluster)

@@ -8,7 +8,10 @@ prepared.apply()
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InvalidRequestError
@@ -20,13 +23,13 @@ from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.settings.settings import environment
 from kinetic.target import Target
 from kinetic_k8s.accelerators.types import Cpu, describe
+from kinetic_k8s.errors import UnknownAcceleratorError
 from kinetic_k8s.manifests.compute_class import Pool, parse_priority
 from kinetic_k8s.reading.preflight import pool_command
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_k8s.cluster.gke import GkeCluster
-    from kinetic_k8s.reading.preflight import NodePool
 
 _LONGEST: Final = 40
 """Characters of the name of a node pool."""
@@ -156,32 +159,33 @@ def _wanted(
     """Return the pool, and the names and limits of its node pools, with what is not given as it is in *gke*."""
     hosts = draft.accelerator.hosts
     many = draft.accelerator.multi_host
-    found = {
-        each.name.removeprefix(draft.name): each
+    pattern = re.escape(draft.name) + (r"-(0|[1-9]\d*)" if many else "()")
+    # By its number a slice's, which may have gaps; any other is number 0.
+    there = {
+        int(named[1] or 0): each
         for each in gke.pools
-        if each.made_for and each.name.startswith(draft.name)
+        if each.made_for and (named := re.fullmatch(pattern, each.name))
     }
-    there: list[NodePool] = []
-    while (known := found.get(f"-{len(there)}" if many else "")) is not None:
-        there.append(known)
-        if not many:
-            break
-    if there:
-        before = parse_priority(there[0].made_for)
-        if before.accelerator == draft.accelerator:
-            draft = replace(draft, priorities=(before,))
+    for known in there.values():
+        with suppress(UnknownAcceleratorError):  # The plan says that it is for something else.
+            before = parse_priority(known.made_for)
+            if before.accelerator == draft.accelerator:
+                draft = replace(draft, priorities=(before,))
+                break
     pool = changed(draft, options)
     slices, least = _counts_of(draft, options)
-    least = sum(each.min_nodes for each in there) if least is None else least
-    most = sum(each.max_nodes or hosts for each in there)
-    slices = slices or max(1, most // hosts, least // hosts)
+    least = sum(each.min_nodes for each in there.values()) if least is None else least
+    most = len(there) if many else sum(each.max_nodes or 1 for each in there.values())
+    slices = slices or max(1, most, least // hosts)
     _counts_of(draft, replace(options, min_nodes=least, max_nodes=slices * hosts, slices=None))
     if many and slices < len(there):
         raise InvalidRequestError(
             f"{gke.name} has {len(there)} node pools {draft.name}-…, one for each slice, and {slices} are wanted.",
-            hint=f"Remove one with: kinetic pool remove {there[-1].name}",
+            hint=f"Remove one with: kinetic pool remove {there[max(there)].name}",
         )
-    names = [f"{draft.name}-{each}" for each in range(slices)] if many else [draft.name]
+    free = (each for each in count() if each not in there)
+    numbers = sorted([*there, *islice(free, slices - len(there))]) if many else [0]
+    names = [f"{draft.name}-{each}" if many else draft.name for each in numbers]
     if len(names[-1]) > _LONGEST:
         raise InvalidRequestError(
             f"The node pool {names[-1]!r} has a name of {len(names[-1])} characters.",
@@ -189,5 +193,7 @@ def _wanted(
         )
     if not many:
         return pool, names, [(least, slices)]
-    # A slice is there as a whole, or not at all.
-    return pool, names, [(hosts if each < least // hosts else 0, hosts) for each in range(slices)]
+    # A slice is there as a whole, or not at all; those that are kept stay so first.
+    first = sorted(numbers, key=lambda each: each not in there or not there[each].min_nodes)
+    kept = first[: least // hosts]
+    return pool, names, [(hosts if each in kept else 0, hosts) for each in numbers]
