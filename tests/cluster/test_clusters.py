@@ -32,7 +32,7 @@ from kinetic.errors import (
     ProvisioningError,
 )
 from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up, running_jobs
-from kinetic.provisioning.desired import EXPIRY, ClusterOptions
+from kinetic.provisioning.desired import EXPIRY, USER_ROLES, ClusterOptions
 from kinetic.provisioning.doctor import diagnose
 from kinetic.provisioning.google.buckets import storage_client
 from kinetic.provisioning.google.cloud import Cloud
@@ -730,7 +730,7 @@ def test_a_node_pool_waits_for_others_and_names_a_failure_and_a_permission(
     assert "kinetic-np-l4" in run("list")
 
 
-def test_users_get_what_submitting_needs_and_lose_it_with_the_cluster(
+def test_users_get_what_submitting_needs_and_keep_what_down_leaves(
     cloud: GoogleCloud, plane_of_clusters: Bed
 ) -> None:
     ada, team = "user:ada@example.com", "group:team@example.com"
@@ -751,13 +751,20 @@ def test_users_get_what_submitting_needs_and_lose_it_with_the_cluster(
     (actor,) = cloud.policy(builds).bindings
     assert (actor.role, [*actor.members]) == ("roles/iam.serviceAccountUser", [team, ada])
 
+    open_store(parse_location(f"gs://{JOBS}")).write("outputs/j/model", b"weights")
     prepared = down()
-    kept = {s.resource.settings.get("role") for s in prepared.plan.steps if s.action == "keep"}
+    (kept,) = (each for each in prepared.plan.steps if each.resource.name == JOBS)
+    assert kept.detail.endswith(f"; these keep roles/storage.objectUser on it: {team}, {ada}")
     prepared.apply()
+    assert down().plan.changes == ()
+    rights = [
+        f"resourcemanager/bindings/{role}/{who}" for role in USER_ROLES for who in (ada, team)
+    ]
     left = [each for each in cloud.resources(PROJECT) if each not in apis(cloud)]
-    assert sorted(left) == sorted(
-        f"resourcemanager/bindings/{role}/{who}" for role in kept - {None} for who in (ada, team)
-    )
+    assert sorted(left) == sorted([f"storage/buckets/{JOBS}", *rights])
+    bucket = storage_client(Cloud(PROJECT, cloud.environment)).bucket(JOBS)
+    members = [each["members"] for each in bucket.get_iam_policy().bindings]
+    assert {ada, team} in [{*each} for each in members]
 
 
 def test_a_user_that_cannot_be_bound_is_refused_at_the_start(cloud: GoogleCloud) -> None:

@@ -28,7 +28,7 @@ def command(
     """Remove a cluster with everything that `kinetic up` made for it; run again, it continues.
 
     It shows first what goes and what stays. The bucket of jobs stays unless --delete-data is given, and so do
-    enabled APIs and what Kinetic did not make.
+    enabled APIs, rights of people on what stays, and what Kinetic did not make.
     """
     from kinetic.provisioning.clusters import prepare_down
     from kinetic.settings.project_file import SETTINGS

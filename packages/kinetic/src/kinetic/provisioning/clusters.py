@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 POLL: Final = 2.0
 _READS: Final = 32
+_JOBS_ROLE: Final = "roles/storage.objectUser"
 
 Report = Callable[[Step, str], None]
 Failed = Callable[[Resource, KineticError], None]
@@ -273,12 +274,21 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     edges["APIs"].read(services_of(project))
     place = _where(cloud, edges, place)
     edges |= inside_edges(settings, place.location, cloud.wait)
-    namespaces, users = _members(cloud, edges, place)
-    options = ClusterOptions(standard=place.location != place.region, users=users)
+    namespaces, others = _members(cloud, edges, place)
+    options = ClusterOptions(standard=place.location != place.region)
     everything = resources_of(place, options, cloud.number, namespaces)
     wanted = [each for each in everything if not each.inside]
     actual = _read(cloud, edges, wanted[1:])
     plan = plan_down(wanted, actual, delete_data=delete_data)
+    # Nothing says who gave people their rights. Those on what is deleted go with it; others stay, and are named.
+    note = f"; these keep {_JOBS_ROLE} on it: {', '.join(others)}" if others else ""
+    steps = [
+        replace(step, detail=step.detail + note)
+        if (step.action, step.resource.name) == ("keep", place.jobs_bucket)
+        else step
+        for step in plan.steps
+    ]
+    plan = Plan(tuple(steps))
     prepared = Prepared(place, plan, actual, cloud, edges, lease_of(place, "kinetic down"))
     _check_permissions(prepared)
     return prepared
@@ -407,27 +417,21 @@ def _locations(cloud: Cloud, edges: Edges, place: ClusterPlace, *, ours: bool = 
 
 
 def _members(cloud: Cloud, edges: Edges, place: ClusterPlace) -> tuple[list[str], list[str]]:
-    """Return the namespaces whose jobs may use the bucket of jobs, and the people who may use both buckets."""
+    """Return the namespaces whose jobs may use the bucket of jobs, and who else may."""
+    actual = edges["bucket"].read(Resource(kind="bucket", name=place.jobs_bucket))
+    if actual is None or not actual.ours:
+        return [], []
     roles = cast("RolesEdge", edges["role"])
-    found = []
-    for name in (place.jobs_bucket, place.builds_bucket):
-        actual = edges["bucket"].read(Resource(kind="bucket", name=name))
-        ours = actual is not None and actual.ours
-        found.append(roles.members(f"bucket {name}", "roles/storage.objectUser") if ours else [])
     wanted = resources_of(place, ClusterOptions(), cloud.number, ["*"])
     job = next(each.settings["member"] for each in wanted if "*" in each.settings.get("member", ""))
     start, end = job.split("*")
-    namespaces = [
-        member[len(start) : -len(end)]
-        for member in found[0]
-        if member.startswith(start) and member.endswith(end)
-    ]
-    users = [
-        member
-        for member in found[0]
-        if member in found[1] and not member.startswith(("deleted:", start))
-    ]
-    return namespaces, users
+    namespaces, others = list[str](), list[str]()
+    for member in roles.members(f"bucket {place.jobs_bucket}", _JOBS_ROLE):
+        if member.startswith(start) and member.endswith(end):
+            namespaces.append(member[len(start) : -len(end)])
+        else:
+            others.append(member)
+    return namespaces, others
 
 
 def _check_permissions(prepared: Prepared) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -253,10 +253,7 @@ def resources_of(
 def _rights(
     user: str, places: tuple[Resource, Resource, Resource, Resource], first: tuple[str, ...]
 ) -> Iterator[Resource]:
-    """Return what lets *user* submit jobs; what the user may do in the cluster is made there.
-
-    What the user may do in the project stays: other clusters of it may need that, too.
-    """
+    """Return what lets *user* submit jobs; what the user may do in the cluster is made there."""
     builds, jobs, repository, builders = places
     for role, on in (
         ("roles/storage.objectUser", builds),
@@ -266,9 +263,7 @@ def _rights(
     ):
         yield _role(role, user, on, first)
     for role in USER_ROLES:
-        yield replace(
-            _role(role, user, None, first), kept="other clusters of the project may need it"
-        )
+        yield _role(role, user, None, first)
 
 
 def _bucket(
