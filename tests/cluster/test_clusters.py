@@ -46,6 +46,7 @@ from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.manifests.access import user_bindings
 from kinetic_k8s.manifests.compute_class import parse_priority
 from kinetic_k8s.manifests.releases import JOBSET, release_manifests
 from kinetic_payload.records.encode import encode
@@ -736,7 +737,7 @@ def test_users_get_what_submitting_needs_and_keep_what_down_leaves(
     ada, team = "user:ada@example.com", "group:team@example.com"
     # Other tests use the same Kubernetes.
     namespace = f"team-{secrets.token_hex(3)}"
-    up(users=[ada], namespaces=[namespace]).apply()
+    up(users=["user:Ada@Example.com"], namespaces=[namespace]).apply()
     prepared = up(users=[team, ada], namespaces=[namespace])
     assert {step.resource.kind for step in prepared.plan.changes} == {"role", "users"}
     prepared.apply()
@@ -747,6 +748,13 @@ def test_users_get_what_submitting_needs_and_keep_what_down_leaves(
     api = ApiServer(plane_of_clusters.access(namespace))
     bound = {each["subjects"][0]["name"] for each in api.list("RoleBinding")}
     assert {"ada@example.com", "team@example.com"} <= bound
+    wrong = user_bindings(namespace, ada)[0]
+    wrong["subjects"] = user_bindings(namespace, "user:Ada@Example.com")[0]["subjects"]
+    api.apply(wrong)
+    (step,) = up(users=[ada], namespaces=[namespace]).plan.changes
+    assert (step.action, step.resource.kind) == ("change", "users")
+    up(users=[ada], namespaces=[namespace]).apply()
+    assert up(users=[ada], namespaces=[namespace]).plan.changes == ()
     builds = f"{PROJECT}/iam/serviceAccounts/kn-demo-builds@{PROJECT}.iam.gserviceaccount.com"
     (actor,) = cloud.policy(builds).bindings
     assert (actor.role, [*actor.members]) == ("roles/iam.serviceAccountUser", [team, ada])

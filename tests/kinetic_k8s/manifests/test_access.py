@@ -55,7 +55,11 @@ def test_a_member_becomes_the_subject_of_bindings_of_its_own(
 
 
 @pytest.mark.parametrize(
-    "member", ["ada@example.com", "domain:example.com", "allUsers", "user:", "principal://iam/x@y"]
+    "member",
+    [
+        *("ada@example.com", "domain:example.com", "allUsers", "user:", "principal://iam/x@y"),
+        "principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/subject/s",
+    ],
 )
 def test_other_members_are_refused(member: str) -> None:
     with pytest.raises(InvalidRequestError, match="cannot be given a role"):

@@ -89,7 +89,7 @@ def user_bindings(namespace: str, member: str) -> list[Manifest]:
         member: As an IAM policy names it, such as `user:ada@example.com` or `group:team@example.com`.
 
     Raises:
-        InvalidRequestError: It is neither a user, a service account, a group nor a principal.
+        InvalidRequestError: It is neither a user, a service account, a group nor a principal of a workforce pool.
     """
     subject = _subject(member)
     digest = hashlib.sha256(member.encode()).hexdigest()[:10]
@@ -112,12 +112,13 @@ def user_bindings(namespace: str, member: str) -> list[Manifest]:
 
 def _subject(member: str) -> Manifest:
     for start, kind in _PRINCIPALS.items():
-        if member.startswith(f"{start}iam.googleapis.com/"):
+        if member.startswith(f"{start}iam.googleapis.com/locations/global/workforcePools/"):
             return {"apiGroup": _GROUP, "kind": kind, "name": member}
     kind, _, name = member.partition(":")
     if kind not in _SUBJECTS or "@" not in name.strip("@"):
         raise InvalidRequestError(
             f"{member!r} cannot be given a role of Kubernetes.",
-            hint="Write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or principal://iam.googleapis.com/….",
+            hint="Write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or, of a workforce pool, "
+            "principal://iam.googleapis.com/locations/global/workforcePools/….",
         )
     return {"apiGroup": _GROUP, "kind": _SUBJECTS[kind], "name": name}

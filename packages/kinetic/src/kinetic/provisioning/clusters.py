@@ -208,7 +208,9 @@ def compare(
         accelerators.setdefault(new_pool(name).priorities[0], name)
     options = replace(options, accelerators=tuple(accelerators.values()))
     namespaces = namespaces_of(options.namespaces or [settings.namespace.value])
-    options = replace(options, users=tuple(dict.fromkeys(options.users)))
+    # An IAM policy has addresses in lower case, and Kubernetes compares the case.
+    users = (u.lower() if u.startswith(("user:", "group:")) else u for u in options.users)
+    options = replace(options, users=tuple(dict.fromkeys(users)))
     for user in options.users:
         user_bindings(namespaces[0], user)  # Refuses what cannot be bound.
     project = check_project(settings.project.value)

@@ -37,7 +37,7 @@ USER_ROLES: Final = (
 )
 """What people who submit jobs may do in the project: start a build, find the cluster, use quota."""
 RULES: Final = "those of this version"
-"""What the roles of a namespace's users permit."""
+"""What the roles of a namespace's users permit, and whom their bindings name."""
 _IMAGE_DAYS: Final = 180
 _RANGE: Final = "10.0.0.0/20"
 """The addresses of nodes; GKE adds ranges for pods and services."""
@@ -366,7 +366,11 @@ def _inside(
         for each in namespaces
     ]
     access += [
-        ("users", f"{user} in the namespace {each}", {"namespace": each, "member": user})
+        (
+            "users",
+            f"{user} in the namespace {each}",
+            {"namespace": each, "member": user, "rules": RULES},
+        )
         for each in namespaces
         for user in options.users
     ]

@@ -152,14 +152,14 @@ class AccessEdge(InsideEdge):
     """Makes a namespace, the service account of its jobs and the role of their submitters."""
 
     def read(self, resource: Resource) -> Actual | None:
-        """Return whether the rules of the roles are those of this version; None if an object is missing."""
+        """Return whether rules and subjects are those of this version; None if an object is missing."""
         namespace = resource.settings["namespace"]
         cluster = self._cluster.in_namespace(namespace)
         for wanted in self._objects(resource):
             found = cluster.get(wanted["kind"], wanted["metadata"]["name"])
             if found is None:
                 return None
-            if found.get("rules") != wanted.get("rules"):
+            if any(found.get(each) != wanted.get(each) for each in ("rules", "subjects")):
                 return Actual(settings={**resource.settings, "rules": "other ones"})
         return Actual(settings=resource.settings)
 
