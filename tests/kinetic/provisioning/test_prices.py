@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from kinetic.provisioning.prices import Prices
+from kinetic.provisioning.prices import Prices, known_prices
+from kinetic.settings.settings import Settings
 from kinetic_k8s.manifests.compute_class import parse_priority
 
 CATALOGUE = {
@@ -44,3 +48,18 @@ def test_a_price_is_that_of_all_machines_and_names_its_source(
 )
 def test_a_price_that_was_not_found_is_not_known(name: str) -> None:
     assert Prices("us-east5", {}, "2026-11-27").of(parse_priority(name)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", '{"TpuV6e": 3}', '{"TpuV6e": {"us-east5": "x"}}', "{", "\xff"]
+)
+def test_without_a_catalogue_that_can_be_read_or_kept_the_table_counts(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prices.json").write_text(text, encoding="latin-1")
+    # As without the extra `clusters`.
+    monkeypatch.setitem(sys.modules, "kinetic.provisioning.google.billing", None)
+    settings = Settings.from_environment(project="p", zone="us-east5", home=str(tmp_path))
+
+    for ask in (True, False):
+        assert known_prices(settings, ask=ask) == Prices("us-east5")

@@ -14,6 +14,7 @@ from kinetic_k8s.accelerators.types import Gpu, Tpu
 from kinetic_k8s.manifests.compute_class import Priority
 from kinetic_k8s.manifests.names import region_of
 from kinetic_payload.errors import KineticError
+from kinetic_payload.records.decode import checked
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -165,24 +166,27 @@ def known_prices(settings: Settings, *, ask: bool = True, location: str | None =
     file = Path(settings.home.value) / "prices.json"
     try:
         read = file.stat().st_mtime
-        if time() - read < _DAY:
-            return Prices(region, json.loads(file.read_bytes()), _day(read))
-    except (OSError, ValueError):
+        if abs(time() - read) < _DAY:
+            kept = checked(dict[str, dict[str, float]], json.loads(file.read_bytes()))
+            return Prices(region, kept, _day(read))
+    except (OSError, ValueError, KineticError):
         pass  # It was never read, or the file is damaged.
     if not (ask and region and settings.project.value):
         return Prices(region)
-    from kinetic.provisioning.google.billing import read_catalogue
-    from kinetic.provisioning.google.cloud import Cloud
     from kinetic.settings.settings import environment
     from kinetic_payload.files.private import make_folder, write_private
 
-    cloud = Cloud(settings.project.value, environment(), timeout=_LIMIT, patience=0)
     try:
+        from kinetic.provisioning.google.billing import read_catalogue
+        from kinetic.provisioning.google.cloud import Cloud
+
+        cloud = Cloud(settings.project.value, environment(), timeout=_LIMIT, patience=0)
         catalogue = read_catalogue(cloud, NAMES)
-    except KineticError:  # Its API is not enabled, say: then there is the table.
+        make_folder(file.parent)
+        write_private(file, json.dumps(catalogue).encode())
+    except (ImportError, KineticError, OSError):
+        # No extra `clusters`, its API is not enabled, or the home cannot be written, say: then there is the table.
         return Prices(region)
-    make_folder(file.parent)
-    write_private(file, json.dumps(catalogue).encode())
     return Prices(region, catalogue, _day(time()))
 
 
