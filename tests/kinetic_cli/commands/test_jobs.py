@@ -120,24 +120,32 @@ def test_costs_count_the_attempts_of_jobs_and_say_what_is_not_known(
         # Preempted after an hour; half an hour later it ran for half an hour.
         "preempted": {"1/host-0.claim": 0, "1/host-1.json": 3600, "2/host-0.claim": 5400}
         | {"2/host-0.json": 7200},
-        "running": {"1/host-0.claim": 34_200},
+        # An outcome ends no attempt.
+        "running": {"1/host-0.claim": 34_200, "../outcome.json": 34_300},
+        "half": {"1/host-0.claim": 0, "1/host-1.claim": 60, "1/host-0.json": 3600},
         "lost": {"1/host-0.claim": 0, "2/host-0.claim": 3600, "2/host-0.json": 7200},
-        "vanished": {"1/host-0.claim": 0},
         "cpu": {"1/host-0.claim": 0, "1/host-0.json": 7200},
+        "collected": {},
+        "waiting": {},
     }
+    regions = {"us-central1": 2.7, "europe-west4": 3}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "prices.json").write_text(json.dumps({"TpuV6e": regions}))
     among = [a_job("here")]
     for name, objects in written.items():
         for place, seconds in objects.items():
-            file = tmp_path / "store" / name / "attempts" / place
+            file = Path(os.path.normpath(tmp_path / "store" / name / "attempts" / place))
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(b"{}")
             os.utime(file, (begun + seconds, begun + seconds))
         accelerator = "cpu" if name == "cpu" else "v6e-8"
-        state = JobStatus.RUNNING if name == "running" else JobStatus.FAILED
+        states = {"running": JobStatus.RUNNING, "waiting": JobStatus.PENDING}
         job = a_job(
             name, backend="gke", accelerator=accelerator, bucket_name=str(tmp_path / "store")
         )
-        job.state = state
+        if name == "preempted":
+            job.zone = "europe-west4-a"
+        job.state = states.get(name, JobStatus.FAILED)
         who = None if name == "cpu" else "ada.laptop"
         job._session.record = JobRecord(**job.to_dict(), submitter=who)
         among.append(job)
@@ -145,16 +153,18 @@ def test_costs_count_the_attempts_of_jobs_and_say_what_is_not_known(
     ran = jobs("list", "--cost", among=tuple(among))
 
     found = {line.split()[0]: line.split()[1:] for line in ran.stdout.splitlines() if line}
-    assert found["preempted"] == ["FAILED", "v6e-8", "2", "12.00", "$32.40"]
-    assert found["running"] == ["RUNNING", "v6e-8", "1", "4.00", "$10.80"]
+    assert found["preempted"] == ["FAILED", "v6e-8", "2", "12.00", "$36.00"]
+    assert found["running"] == ["RUNNING", "v6e-8", "1", "≥0.00", "≥$0.00"]
+    assert found["half"] == ["FAILED", "v6e-8", "1", "≥0.00", "≥$0.00"]
     assert found["lost"] == ["FAILED", "v6e-8", "2", "≥8.00", "≥$21.60"]
-    assert found["vanished"] == ["FAILED", "v6e-8", "1", "unknown", "unknown"]
+    assert found["collected"] == ["FAILED", "v6e-8", "0", "unknown", "unknown"]
+    assert found["waiting"] == ["PENDING", "v6e-8", "0", "0.00", "$0.00"]
     assert found["cpu"] == ["FAILED", "cpu", "1", "2.00", "unknown"]
-    assert found["ada.laptop"] == ["4", "6", "≥24.00", "≥$64.80"]
+    assert found["ada.laptop"] == ["6", "6", "≥20.00", "≥$57.60"]
     assert found["not"] == ["known", "1", "1", "2.00", "unknown"]
     assert "here" not in found
     document = json.loads(jobs("list", "--cost", "--json", among=tuple(among)).stdout)
-    assert {job["job_id"]: job["cost_usd"] for job in document}["preempted"] == 32.4
+    assert {job["job_id"]: job["cost_usd"] for job in document}["preempted"] == 36
     assert {job["job_id"]: job["cost_complete"] for job in document}["lost"] is False
 
 

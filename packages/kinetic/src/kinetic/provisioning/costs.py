@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.registry import entry_of
@@ -14,6 +14,7 @@ from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.accelerators.types import Cpu
 from kinetic_k8s.errors import UnknownAcceleratorError
 from kinetic_k8s.manifests.compute_class import Priority
+from kinetic_k8s.manifests.names import region_of
 from kinetic_payload.errors import StoreError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import Store, parse_location
@@ -54,7 +55,7 @@ class Cost:
         }
 
 
-def cost_of(record: JobRecord, store: Store, prices: Prices, *, now: float | None) -> Cost:
+def cost_of(record: JobRecord, store: Store, prices: Prices, *, pending: bool) -> Cost:
     """Return what a job or a batch has cost.
 
     An attempt lasts from its first claim to its last report, by the clock of the store; the start and the idle time of
@@ -63,62 +64,45 @@ def cost_of(record: JobRecord, store: Store, prices: Prices, *, now: float | Non
     Args:
         record: That of the job; of a batch, that of its group.
         store: The store of the job.
-        prices: Those of the cluster's region.
-        now: Until when an attempt without a report has run, if the job runs; None: it does not.
+        prices: Those of any region.
+        pending: Whether no attempt has begun; otherwise a job without attempts has lost them.
 
     Raises:
         StoreError: The objects cannot be listed.
     """
-    shown = {info.name: info.updated for info in store.list(JobObjects(record.job_id).prefix)}
-    seconds, attempts, unknown = 0.0, 0, 0
-    for spans in _spans(shown):
-        for number, (begun, reported) in spans.items():
-            attempts += 1
-            # When an attempt without a report ended, by the loss of its machine say, is not stored.
-            end = reported or (now if number == max(spans) else None)
-            if begun is None or end is None:
-                unknown += 1
-            else:
-                seconds += max(0.0, end - begun)
+    found = defaultdict[tuple[str, str], tuple[list[float], list[float]]](lambda: ([], []))
+    for info in store.list(JobObjects(record.job_id).prefix):
+        if match := _ATTEMPT.fullmatch(info.name):
+            found[match["job"], match["number"]][match["kind"] == "json"].append(info.updated)
+    # When a host without a report ended, by the loss of its machine say, is not stored.
+    seconds = [
+        max(0.0, max(reports) - min(claims))
+        for claims, reports in found.values()
+        if 0 < len(claims) <= len(reports)
+    ]
+    unknown = Cost(len(found), None, None, complete=False, priced=False)
+    if not found:
+        return Cost() if pending else unknown
     try:
         accelerator = parse_accelerator(record.accelerator)
     except UnknownAcceleratorError:  # One of a later version.
-        return Cost(attempts, None, None, complete=False, priced=False)
-    if attempts and attempts == unknown:
-        return Cost(attempts, None, None, complete=False, priced=False)
-    price = prices.of(Priority(accelerator=accelerator))
+        return unknown
+    region = None if record.kube_context else region_of(record.zone)
+    price = replace(prices, region=region).of(Priority(accelerator=accelerator))
     devices = 1 if isinstance(accelerator, Cpu) else accelerator.devices
-    hours = seconds / 3600
-    dollars = 0.0 if not attempts else None if price is None else hours * price.per_hour
+    hours = sum(seconds) / 3600
+    complete = len(seconds) == len(found)
     return Cost(
-        attempts,
+        len(found),
         hours * devices,
-        dollars,
-        complete=not unknown,
-        priced=not unknown and dollars is not None,
+        None if price is None else hours * price.per_hour,
+        complete=complete,
+        priced=complete and price is not None,
     )
 
 
-def _spans(
-    shown: Mapping[str, float],
-) -> Iterable[dict[int, tuple[float | None, float | None]]]:
-    """Return by attempt, for each job, the times of the first claim and of the last report; None: there is none."""
-    found = defaultdict[str, dict[int, tuple[list[float], list[float]]]](dict)
-    for name, written in shown.items():
-        if match := _ATTEMPT.fullmatch(name):
-            times = found[match["job"]].setdefault(int(match["number"]), ([], []))
-            times[match["kind"] == "json"].append(written)
-    for attempts in found.values():
-        yield {
-            number: (min(claims, default=None), max(reports, default=None))
-            for number, (claims, reports) in attempts.items()
-        }
-
-
-def costs_of(
-    jobs: Sequence[tuple[JobRecord, bool]], prices: Prices, now: float
-) -> list[Cost | None]:
-    """Return what each job has cost, in this order; *jobs* says of each whether it runs.
+def costs_of(jobs: Sequence[tuple[JobRecord, bool]], prices: Prices) -> list[Cost | None]:
+    """Return what each job has cost, in this order; *jobs* says of each whether it has yet to begin.
 
     Jobs on this machine cost nothing that is known here: None. What cannot be read is not known.
     """
@@ -128,11 +112,11 @@ def costs_of(
         stores[name] = open_at(parse_location(name))
 
     def cost(job: tuple[JobRecord, bool]) -> Cost | None:
-        record, runs = job
+        record, pending = job
         if entry_of(record.backend).on_this_machine:
             return None
         try:
-            return cost_of(record, stores[record.bucket_name], prices, now=now if runs else None)
+            return cost_of(record, stores[record.bucket_name], prices, pending=pending)
         except StoreError:
             return Cost(0, None, None, complete=False, priced=False)
 

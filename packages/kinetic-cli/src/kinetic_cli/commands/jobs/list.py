@@ -148,10 +148,8 @@ def _with_costs(
         each._manifest.job_record if isinstance(each, BatchHandle) else each._record
         for each in handles
     ]
-    running = [job["status"] == "RUNNING" for job in jobs]
-    costs = costs_of(
-        list(zip(records, running, strict=True)), known_prices(app.settings()), app.clock()
-    )
+    pending = [job["status"] == "PENDING" for job in jobs]
+    costs = costs_of(list(zip(records, pending, strict=True)), known_prices(app.settings()))
     return [
         {**job, "submitter": record.submitter, **cost.document(), "_cost": cost}
         for job, record, cost in zip(jobs, records, costs, strict=True)
