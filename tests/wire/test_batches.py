@@ -195,7 +195,12 @@ def test_the_values_of_a_batch_are_those_of_plain_calls_until_they_are_cleaned_u
     assert found.status_counts() == {"SUCCEEDED": size}
     assert found.failures() == []
     desk.sit("here")
-    assert handle.results() == values
+    # Of two who collect at once, both get all; the last one removes the batch.
+    other = kinetic.attach_batch(handle.group_id)
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(each.results) for each in (handle, other)]
+        assert [each.result() for each in both] == [values, values]
+    assert other.statuses() == handle.statuses()
     assert handle.statuses() == [(index, JobStatus.NOT_FOUND) for index in range(size)]
     assert pickle.loads(pickle.dumps(handle)).statuses() == handle.statuses()
     assert list(handle.iter_results()) == list(enumerate(values))

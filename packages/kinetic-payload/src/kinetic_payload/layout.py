@@ -69,6 +69,11 @@ class JobObjects:
         """The prefix of the members of a batch."""
         return f"{self.prefix}jobs/"
 
+    @property
+    def readers(self) -> str:
+        """The prefix of the objects of those who collect the values of a batch at this moment."""
+        return f"{self.prefix}readers/"
+
     def loaded(self, key: str) -> str:
         """Which data in the store a worker of a batch has loaded from the Hub, for the `Data` with this key."""
         return f"{self.prefix}loaded/{key}.json"
@@ -228,7 +233,7 @@ _JOB_OBJECT: Final = (
     rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|joining|json|pkl)|gathered\.json))"
 )
 _GROUP: Final = r"grp-[0-9a-f]{8}"
-_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease|loaded/d[0-9]+)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
+_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease|loaded/d[0-9]+)\.json|payload\.pkl|readers/[0-9a-f]{{8}}|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _OWNERS: Final = {
     "context": rf"contexts/({_DIGEST})\.zip",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -36,7 +37,7 @@ from kinetic.target import Target
 from kinetic.user_warnings import caller_warning, warn_caller, warn_or_log
 from kinetic.waiting import Deadline, in_thread, sleep
 from kinetic_payload.backoff import Backoff
-from kinetic_payload.errors import ObjectNotFoundError, SignatureError
+from kinetic_payload.errors import ObjectNotFoundError, SignatureError, StoreError
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.outcome import FinalStatus, Outcome
@@ -53,6 +54,10 @@ _POLL_SECONDS: Final = 5.0
 _CLEANUP_SECONDS: Final = 180.0
 _NAMED: Final = 5
 """How many exceptions the notes of an error name."""
+
+
+_READS_FOR: Final = 86400.0
+"""Seconds after which somebody who collects the values is taken to have been killed."""
 
 
 class BatchHandle:
@@ -213,11 +218,12 @@ class BatchHandle:
         collected = self._collected
         found: dict[int, Any] = {} if collected is None else collected
         failed: dict[int, BaseException] = {}
-        for index, value, error in self._values(timeout) if collected is None else ():
-            found[index] = value
-            if error is not None:
-                failed[index] = error
-                found[index] = error if return_exceptions else None
+        with self._reading() if collected is None else nullcontext():
+            for index, value, error in self._values(timeout) if collected is None else ():
+                found[index] = value
+                if error is not None:
+                    failed[index] = error
+                    found[index] = error if return_exceptions else None
         # Another thread may have collected them meanwhile, and clean up.
         if failed and self._collected is not None:
             found, failed, collected = self._collected, {}, self._collected
@@ -227,7 +233,8 @@ class BatchHandle:
             raise self._error(failed, values)
         if cleanup and not failed and collected is None:
             self._collected = found
-            self._remove_in_background()
+            if not self._is_read():
+                self._remove_in_background()
         return values if ordered else list(found.values())
 
     def iter_results(
@@ -567,6 +574,27 @@ class BatchHandle:
             )
         if gcs:
             self._remove_objects()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Within the block, let no other process remove the values, if the store can be written to."""
+        store, name = (
+            self._services.store,
+            f"{JobObjects(self.group_id).readers}{secrets.token_hex(4)}",
+        )
+        with suppress(StoreError):
+            store.write(name, b"")
+        try:
+            yield
+        finally:
+            with suppress(StoreError):
+                store.delete(name)
+
+    def _is_read(self) -> bool:
+        """Return whether another process collects the values: it then removes them."""
+        oldest = time.time() - _READS_FOR
+        readers = self._services.store.list(JobObjects(self.group_id).readers)
+        return any(info.updated > oldest for info in readers)
 
     def _remove_in_background(self) -> None:
         warn, self._removal, self._process = caller_warning(), Future(), os.getpid()
