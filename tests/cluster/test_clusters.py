@@ -927,7 +927,7 @@ def test_a_plan_with_problems_fails_as_json_and_by_init_too(
     assert cloud.changes == []
 
 
-def test_down_without_the_permission_to_read_removes_nothing(
+def test_down_without_the_permission_to_read_removes_nothing_and_names_disks_at_its_end(
     cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
 ) -> None:
     up().apply()
@@ -941,6 +941,12 @@ def test_down_without_the_permission_to_read_removes_nothing(
     _, errors = removed.communicate(timeout=120)
     assert (removed.returncode, "roles/storage.admin" in errors) == (1, True)
     assert made(cloud, changes) == []
+
+    cloud.allow_all()
+    cloud.add_disk(PROJECT, "us-central1-a", "pvc-1", **{"goog-k8s-cluster-name": "demo"})
+    removed = kinetic("down", "--yes")
+    _, errors = removed.communicate(timeout=120)
+    assert (removed.returncode, "The disk pvc-1 stays: " in errors) == (0, True)
 
 
 def test_a_quota_that_is_too_low_is_a_warning_with_its_id(

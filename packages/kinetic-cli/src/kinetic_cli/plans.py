@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_cli.options import ask
@@ -107,6 +108,16 @@ def note_jobs(output: Output, prepared: Prepared) -> None:
     else:
         if jobs:
             output.note(f"Jobs that run or wait there end: {', '.join(jobs)}.")
+
+
+def note_disks(output: Output, prepared: Prepared) -> None:
+    """Name the disks that pods of the cluster have left, with the line that removes each."""
+    from kinetic.errors import KineticError
+    from kinetic.provisioning.doctor import left_disks
+
+    with suppress(KineticError):  # `kinetic doctor` says why they cannot be listed.
+        for check in left_disks(prepared):
+            output.note(f"The {check.name} stays: {check.message}\n  {check.fix}")
 
 
 def check_problems(output: Output, prepared: Prepared) -> None:

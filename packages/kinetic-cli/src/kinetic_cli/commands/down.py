@@ -9,7 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import config_option, json_option, target_options
-from kinetic_cli.plans import apply_plan, note_jobs, plan_document, show_plan
+from kinetic_cli.plans import apply_plan, note_disks, note_jobs, plan_document, show_plan
 
 
 @click.command("down")
@@ -46,6 +46,7 @@ def command(
         show_plan(app.output, prepared, on_stderr=as_json)
     note_jobs(app.output, prepared)
     if dry_run or not changes:
+        note_disks(app.output, prepared)
         return
     loses = any(step.resource.name == place.jobs_bucket and step.detail for step in changes)
     if loses and not yes and sys.stdin.isatty():
@@ -57,6 +58,7 @@ def command(
             raise click.Abort
         yes = True
     apply_plan(app.output, prepared, "Remove it?", yes=yes)
+    note_disks(app.output, prepared)
     if as_json:
         app.output.json(plan_document(prepared))
     else:

@@ -170,17 +170,7 @@ class _Look:
             )
 
     def _disks(self) -> Iterator[Check]:
-        from kinetic.provisioning.google.networks import disks_of
-
-        if COMPUTE not in self.prepared.cloud.enabled:
-            return
-        for name, zone, size in disks_of(self.prepared.cloud, self.prepared.place.cluster):
-            yield Check(
-                f"disk {name}",
-                "warn",
-                f"{size} GB in {zone}, which nothing uses, about ${size / 10:.0f} a month.",
-                f"gcloud compute disks delete {name} --zone={zone} --project={self.prepared.place.project}",
-            )
+        return left_disks(self.prepared)
 
     def _clock(self) -> Iterator[Check]:
         ahead = self._inside.clock_ahead()
@@ -230,6 +220,25 @@ class _Look:
     @property
     def _inside(self) -> InsideEdge:
         return cast("InsideEdge", self.prepared.edges["access"])
+
+
+def left_disks(prepared: Prepared) -> Iterator[Check]:
+    """Iterate over the disks that pods of a cluster have left, which are billed, also after its end.
+
+    Raises:
+        ProvisioningError: They cannot be listed.
+    """
+    from kinetic.provisioning.google.networks import disks_of
+
+    if COMPUTE not in prepared.cloud.enabled:
+        return
+    for name, zone, size in disks_of(prepared.cloud, prepared.place.cluster):
+        yield Check(
+            f"disk {name}",
+            "warn",
+            f"{size} GB in {zone}, which nothing uses, about ${size / 10:.0f} a month.",
+            f"gcloud compute disks delete {name} --zone={zone} --project={prepared.place.project}",
+        )
 
 
 def _failed(name: str, error: KineticError) -> Check:
