@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kinetic.provisioning.apply import apply
 from kinetic.provisioning.desired import ClusterOptions, place_of, resources_of
 from kinetic.provisioning.plan import Actual, Plan, Resource, Step, plan_down, plan_up
 
+RECORDED = Path(__file__).with_name("plans.txt")
 FIXED = {"cluster": frozenset({"network"}), "bucket": frozenset({"location"})}
 
 
@@ -41,38 +43,41 @@ def in_order(steps: Iterable[Step]) -> list[Step]:
     return ordered
 
 
-def test_nothing_exists_so_everything_is_created_after_what_it_needs() -> None:
-    resources = wanted(accelerators=["v6e-8"])
-    plan = plan_up(resources, {}, FIXED)
-    lines = [f"{step.action} {step.resource.id}" for step in in_order(plan.steps)]
-    jobs = "my-project-kn-demo-jobs"
-    assert not plan.problems
-    assert lines[0] == "create APIs my-project"
-    assert lines[1] == "create bucket my-project-kn-demo-builds"
-    assert sorted(lines[2:]) == sorted(
-        f"create {each}"
-        for each in (
-            f"bucket {jobs}",
-            "repository us/kn-demo",
-            "service account kn-demo-nodes@my-project.iam.gserviceaccount.com",
-            "service account kn-demo-builds@my-project.iam.gserviceaccount.com",
-            "network global/networks/kn-demo",
-            "subnetwork regions/us-central1/subnetworks/kn-demo",
-            "router regions/us-central1/routers/kn-demo",
-            "role roles/container.defaultNodeServiceAccount for kn-demo-nodes on the project",
-            "role roles/artifactregistry.reader for kn-demo-nodes on the repository us/kn-demo",
-            "role roles/artifactregistry.writer for kn-demo-builds on the repository us/kn-demo",
-            "role roles/storage.objectUser for kn-demo-builds on the bucket my-project-kn-demo-builds",
-            "role roles/logging.logWriter for kn-demo-builds on the project",
-            "cluster us-central1/demo",
-            f"role roles/storage.objectUser for ns/default/sa/kinetic on the bucket {jobs}",
-            f"role roles/storage.objectUser for ns/team/sa/kinetic on the bucket {jobs}",
-            "JobSet v0.12.0",
-            "access for jobs in the namespace default",
-            "access for jobs in the namespace team",
-            "pool v6e-8",
-        )
-    )
+def shown(plan: Plan) -> str:
+    """Return the steps of *plan* in order, and its problems."""
+    steps = [
+        f"{step.action} {step.resource.id}{f' ({step.detail})' * bool(step.detail)}"
+        for step in in_order(plan.steps)
+    ]
+    return "\n".join([*steps, *(f"problem: {each.message}" for each in plan.problems)])
+
+
+def plans() -> Iterator[tuple[str, Plan]]:
+    """Iterate over plans by what they are for."""
+    full = wanted(accelerators=["v6e-8"], users=["user:ada@example.com"], addons=["kueue"])
+    yield "up in an empty project, with a pool, a user and Kueue", plan_up(full, {}, FIXED)
+    own = wanted(standard=True, network="corp", subnetwork="gpus", jobset=False)
+    theirs = {each.id: each for each in own if each.name.endswith(("/corp", "/gpus"))}
+    exists = found(list(theirs.values()))
+    yield "up of a Standard cluster in a network of the user", plan_up(own, exists, FIXED)
+    plain = wanted()
+    (cluster,) = (each for each in plain if each.kind == "cluster")
+    failed = {**found(plain), cluster.id: Actual(state="failed", detail="ERROR no addresses")}
+    yield "up with a cluster that failed", plan_up(plain, failed, FIXED)
+    outside = [each for each in plain if not each.inside]
+    (jobs,) = (each for each in outside if each.id == "bucket my-project-kn-demo-jobs")
+    actual = found(outside) | {jobs.id: Actual(settings=jobs.settings, detail="it holds objects")}
+    yield "down, the bucket of jobs holds objects", plan_down(outside, actual)
+    yield "down with the data", plan_down(outside, actual, delete_data=True)
+
+
+def recorded() -> str:
+    return "\n".join(f"# {what}\n{shown(plan)}\n" for what, plan in plans())
+
+
+def test_plans_are_those_that_were_recorded() -> None:
+    """Record changes that are meant by running this file as a script."""
+    assert recorded() == RECORDED.read_text()
 
 
 def test_all_is_as_wanted_so_nothing_is_done() -> None:
@@ -196,3 +201,7 @@ def test_a_failed_step_ends_the_others_and_names_what_was_done() -> None:
     ]
     assert reports == [("a", "begun"), ("a", "done"), ("b", "begun")]
     assert apply(replace(plan, steps=plan.steps[:1]), perform).done == [plan.steps[0]]
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(recorded())
