@@ -88,7 +88,7 @@ def test_a_cluster_without_a_project_is_refused_with_both_remedies() -> None:
     @kinetic.run("tpu-v5litepod-4")
     def train() -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"KINETIC_PROJECT[\s\S]*backend='local'"):
+    with pytest.raises(ConfigurationError, match=r"backend='local'[\s\S]*KINETIC_PROJECT"):
         train()
 
 
