@@ -64,7 +64,7 @@ class Packages:
         environ = {"KINETIC_HOME": str(self.home), **self.environ}
         settings = resolve({}, environ=environ, user_home=self.root.parent / "me")
         request = replace(a_request(), settings=settings, backend=self.backend, volumes=volumes)
-        notices = Notices(self.warned.append, [].append, track)
+        notices = Notices(self.warned.append, [].append, [].append, track)
         packed = Package(request, self.work, args, {}, self.store, notices)
         self.packed.append(packed)
         packed.pack(self.checked.append)

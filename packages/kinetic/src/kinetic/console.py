@@ -109,6 +109,10 @@ class Console:
             if self._live_wanted:
                 self._show()
 
+    def step(self, text: str) -> None:
+        """Show a step of what takes minutes: as the phase, or as a line where no phase is shown."""
+        (self.phase if self._live_wanted else self.say)(text)
+
     def say(self, text: str) -> None:
         """Print a line about a call that goes well."""
         if self._progress_wanted:

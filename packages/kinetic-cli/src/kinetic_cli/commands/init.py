@@ -63,7 +63,7 @@ def command(ctx: click.Context, way: Way | None, yes: bool) -> None:
     if way == "troubleshoot":
         from kinetic_cli.commands.doctor import command as doctor
 
-        ctx.invoke(doctor, as_json=False)
+        ctx.invoke(doctor, as_json=False, config={})
         return
     _keep(app)
 

@@ -283,7 +283,7 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     actual = _read(cloud, edges, wanted[1:])
     plan = plan_down(wanted, actual, delete_data=delete_data)
     # Nothing says who gave people their rights. Those on what is deleted go with it; others stay, and are named.
-    note = f"; these keep {_JOBS_ROLE} on it: {', '.join(others)}" if others else ""
+    note = f"; these keep {_JOBS_ROLE} on it: {', '.join(sorted(others))}" if others else ""
     steps = [
         replace(step, detail=step.detail + note)
         if (step.action, step.resource.name) == ("keep", place.jobs_bucket)

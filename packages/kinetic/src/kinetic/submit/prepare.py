@@ -57,7 +57,7 @@ def prepare(
         override=settings.package_root.value,
     )
 
-    packaging = Packaging(plan, Notices(report, report, silent))
+    packaging = Packaging(plan, Notices(report, report, report, silent))
     packaging.reads_buckets.set_result(False)
     own = own_files(home, services.store.location)
     packaging.snapshot.set_result(snapshot_of(plan, request, exclude=own, track=silent))

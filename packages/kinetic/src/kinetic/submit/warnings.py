@@ -30,6 +30,8 @@ class Notices:
     """Something that may change the result, or cost time or money."""
     phase: Callable[[str], None]
     """The step that begins, or that has ended."""
+    step: Callable[[str], None]
+    """A step of what takes minutes, such as the build of an image; a file shows it as well."""
     track: TrackProgress
     """Work on bytes. Long transfers are shown on a terminal even without a console."""
 
@@ -37,8 +39,8 @@ class Notices:
     def to(cls, console: Console | None) -> Notices:
         """Return the notices of a submit with *console*; without one, warnings are issued at the caller's line."""
         if console is None:
-            return cls(caller_warning(), _log.info, progress_beside(_log.info))
-        return cls(console.note, console.phase, console.progress)
+            return cls(caller_warning(), _log.info, _log.info, progress_beside(_log.info))
+        return cls(console.note, console.phase, console.step, console.progress)
 
 
 def shared_store_warning(location: Location) -> str | None:

@@ -159,7 +159,7 @@ class LocalBackend:
             project.plan.script or project.plan.base,
             project=project.plan.root,
             home=Path(self._home.path),
-            report=project.notices.phase,
+            report=project.notices.step,
             bucket=self._in_bucket or project.reads_buckets.result(),
             refresh=request.settings.rebuild.value,
             checked=lambda: project.checked.set_result(None),

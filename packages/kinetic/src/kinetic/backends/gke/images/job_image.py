@@ -165,7 +165,7 @@ class ClusterImages:
         if not found.packages:
             return made
         count = len(found.packages)
-        packaging.notices.phase(
+        packaging.notices.step(
             f"The job installs {count} package{'s' * (count > 1)} when it starts."
         )
         with tempfile.TemporaryDirectory(prefix="kinetic-packages-") as scratch:
@@ -236,7 +236,7 @@ class ClusterImages:
         services = builders.services(
             settings,
             dependencies,
-            BuildReports(line=packaging.notices.phase, progress=packaging.notices.track),
+            BuildReports(line=packaging.notices.step, progress=packaging.notices.track),
             shared=builders.shared(settings),
             resolved=resolved,
         )
