@@ -233,8 +233,7 @@ class BatchHandle:
             raise self._error(failed, values)
         if cleanup and not failed and collected is None:
             self._collected = found
-            if not self._is_read():
-                self._remove_in_background()
+            self._remove_in_background()
         return values if ordered else list(found.values())
 
     def iter_results(
@@ -601,6 +600,8 @@ class BatchHandle:
 
         def remove() -> None:
             try:
+                if self._is_read():
+                    return
                 self._refuse_without_key()
                 # Otherwise nothing would tell later that all inputs have succeeded. It may have been stopped when they had.
                 self._services.store.delete(JobObjects(self.group_id).outcome)
