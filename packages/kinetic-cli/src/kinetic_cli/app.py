@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -56,15 +56,17 @@ class App:
         """Release what the command used."""
         self._resources.close()
 
-    def settings(self, file: Mapping[str, str] = {}, /, **more: str | None) -> Settings:
+    def settings(self, config: Mapping[str, Any] = {}, /, **more: str | None) -> Settings:
         """Return the settings that this command line, and *more*, resolve to, with their sources.
 
-        *file* are those of a `kinetic.toml`.
+        *config* are the keys of a `kinetic.toml`, of which some are settings.
         """
+        from kinetic.settings.project_file import SETTINGS
         from kinetic.settings.settings import environment, resolve
 
         given = {**self.target.given, **{name: text for name, text in more.items() if text}}
         profile = given.pop("profile", None)
+        file = {key: config[key] for key in SETTINGS if key in config}
         return resolve(given, profile=profile, environ=environment(), file=file)
 
     def attach(self, job_id: str) -> JobHandle:

@@ -85,7 +85,7 @@ class Console:
 
     @classmethod
     def of_this_process(cls, settings: Settings | None = None) -> Console:
-        """Return a console on this process's streams; interactive if stderr is a terminal, and *settings* permit."""
+        """Return a console on this process's streams, interactive if stderr is a terminal; *settings* say what it shows."""
         interactive = is_terminal(sys.stderr)
         if settings is None:
             return cls(sys.stdout, sys.stderr, interactive=interactive)

@@ -25,7 +25,7 @@ def command(app: App, config: dict[str, Any], as_json: bool) -> None:
     from kinetic.provisioning.doctor import diagnose
     from kinetic.settings.project_file import SETTINGS
 
-    settings = app.settings({key: config[key] for key in SETTINGS if key in config})
+    settings = app.settings(config)
     options = {key: value for key, value in config.items() if key not in SETTINGS}
     checks = diagnose(settings, ClusterOptions(**options))
     if as_json:

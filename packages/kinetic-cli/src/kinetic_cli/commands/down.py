@@ -31,11 +31,9 @@ def command(
     enabled APIs, rights of people on what stays, and what Kinetic did not make.
     """
     from kinetic.provisioning.clusters import prepare_down
-    from kinetic.settings.project_file import SETTINGS
 
     app.print_warnings()
-    file = {key: value for key, value in config.items() if key in SETTINGS}
-    prepared = prepare_down(app.settings(file), delete_data=delete_data)
+    prepared = prepare_down(app.settings(config), delete_data=delete_data)
     if as_json and (dry_run or not prepared.plan.changes):
         app.output.json(plan_document(prepared))
         return

@@ -96,7 +96,7 @@ def command(
     if options.get("subnetwork") and not options.get("network"):
         raise click.UsageError("--subnetwork needs --network.")
     app.print_warnings()
-    settings = app.settings({key: config[key] for key in SETTINGS if key in config})
+    settings = app.settings(config)
     prepared = prepare_up(settings, ClusterOptions(**options))
     plan = prepared.plan
     if not as_json or (plan.changes and not (yes or dry_run) and sys.stdin.isatty()):

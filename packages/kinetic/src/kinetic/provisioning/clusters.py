@@ -20,6 +20,7 @@ from kinetic.jobs.discover import jobs_in
 from kinetic.provisioning.apply import Progress, apply
 from kinetic.provisioning.desired import (
     COMPUTE,
+    OBJECTS_ROLE,
     ClusterOptions,
     ClusterPlace,
     namespaces_of,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 
 POLL: Final = 2.0
 _READS: Final = 32
-_JOBS_ROLE: Final = "roles/storage.objectUser"
 
 Report = Callable[[Step, str], None]
 Failed = Callable[[Resource, KineticError], None]
@@ -283,14 +283,14 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     actual = _read(cloud, edges, wanted[1:])
     plan = plan_down(wanted, actual, delete_data=delete_data)
     # Nothing says who gave people their rights. Those on what is deleted go with it; others stay, and are named.
-    note = f"; these keep {_JOBS_ROLE} on it: {', '.join(sorted(others))}" if others else ""
+    note = f"; these keep {OBJECTS_ROLE} on it: {', '.join(sorted(others))}" if others else ""
     steps = [
         replace(step, detail=step.detail + note)
         if (step.action, step.resource.name) == ("keep", place.jobs_bucket)
         else step
         for step in plan.steps
     ]
-    plan = Plan(tuple(steps))
+    plan = replace(plan, steps=tuple(steps))
     prepared = Prepared(place, plan, actual, cloud, edges, lease_of(place, "kinetic down"))
     _check_permissions(prepared)
     return prepared
@@ -428,7 +428,7 @@ def _members(cloud: Cloud, edges: Edges, place: ClusterPlace) -> tuple[list[str]
     job = next(each.settings["member"] for each in wanted if "*" in each.settings.get("member", ""))
     start, end = job.split("*")
     namespaces, others = list[str](), list[str]()
-    for member in roles.members(f"bucket {place.jobs_bucket}", _JOBS_ROLE):
+    for member in roles.members(f"bucket {place.jobs_bucket}", OBJECTS_ROLE):
         if member.startswith(start) and member.endswith(end):
             namespaces.append(member[len(start) : -len(end)])
         else:

@@ -30,6 +30,8 @@ APIS: Final = (
     "iam.googleapis.com",
     "storage.googleapis.com",
 )
+OBJECTS_ROLE: Final = "roles/storage.objectUser"
+"""What lets somebody read, write and delete the objects of a bucket."""
 USER_ROLES: Final = (
     "roles/cloudbuild.builds.editor",
     "roles/container.clusterViewer",
@@ -220,14 +222,14 @@ def resources_of(
         _role("roles/container.defaultNodeServiceAccount", nodes, None),
         _role("roles/artifactregistry.reader", nodes, repository),
         _role("roles/artifactregistry.writer", builders, repository),
-        _role("roles/storage.objectUser", builders, builds),
+        _role(OBJECTS_ROLE, builders, builds),
         _role("roles/logging.logWriter", builders, None),
     ]
     # Jobs write to their bucket for as long as there is a cluster.
     cluster = _cluster(place, options, (jobs, *networks, nodes, *roles[:2]), first)
     jobs_roles = [
         _role(
-            "roles/storage.objectUser",
+            OBJECTS_ROLE,
             f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/"
             f"{place.project}.svc.id.goog/subject/ns/{namespace}/sa/{SERVICE_ACCOUNT}",
             jobs,
@@ -256,8 +258,8 @@ def _rights(
     """Return what lets *user* submit jobs; what the user may do in the cluster is made there."""
     builds, jobs, repository, builders = places
     for role, on in (
-        ("roles/storage.objectUser", builds),
-        ("roles/storage.objectUser", jobs),
+        (OBJECTS_ROLE, builds),
+        (OBJECTS_ROLE, jobs),
         ("roles/artifactregistry.writer", repository),
         ("roles/iam.serviceAccountUser", builders),
     ):

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kinetic.errors import CloudPermissionError, KineticError, ProvisioningError
 from kinetic.provisioning.clusters import Prepared, compare
-from kinetic.provisioning.desired import BILLING, COMPUTE, ClusterOptions, ClusterPlace
+from kinetic.provisioning.desired import (
+    BILLING,
+    COMPUTE,
+    OBJECTS_ROLE,
+    ClusterOptions,
+    ClusterPlace,
+)
 from kinetic.provisioning.plan import Resource, Step
 from kinetic_k8s.manifests.releases import JOBSET
 from kinetic_payload.errors import LoginRequiredError
@@ -166,7 +172,7 @@ class _Look:
                 "fail",
                 f"You lack {', '.join(missing)} on gs://{bucket}.",
                 f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={member} "
-                "--role=roles/storage.objectUser",
+                f"--role={OBJECTS_ROLE}",
             )
 
     def _disks(self) -> Iterator[Check]:
