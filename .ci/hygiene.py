@@ -19,6 +19,8 @@ TOP_LEVEL = {
     "dev",
     "docs",
     "examples",
+    "llms.txt",
+    "mkdocs.yml",
     "packages",
     "pyproject.toml",
     "tests",

@@ -161,6 +161,7 @@ def stages() -> list[list[Stage]]:
             Stage("lint", f"{uv_run} ruff check ."),
             Stage("format", f"{uv_run} ruff format --check ."),
             Stage("hygiene", f"{uv_run} python .ci/hygiene.py"),
+            Stage("docs", f"{UV} run --isolated --only-group docs mkdocs build --strict -q"),
         ],
         [Stage("tests (README)", tests, pytest="")],
         [

@@ -42,7 +42,11 @@ def test_every_package_is_in_the_table_of_the_main_readme() -> None:
 
 
 def test_links_between_our_documents_lead_somewhere() -> None:
-    documents = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/*.md")]
+    documents = [
+        path
+        for pattern in ("*.md", "llms.txt", "docs/**/*.md", "packages/*/*.md")
+        for path in ROOT.glob(pattern)
+    ]
     broken = [
         f"{document.relative_to(ROOT)}: {target}"
         for document in documents

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kinetic_servers.gcs import GcsServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -89,3 +91,17 @@ def test_a_training_on_one_host_is_continued_on_two(tmp_path: Path) -> None:
         begins = rf"^\[host {host}\] .*attempt 1 begins after epoch 50"
         assert re.search(begins, two, re.MULTILINE), two
     assert "began_at=50, devices=8, processes=2" in two
+
+
+@pytest.mark.parametrize("tutorial", ["keras", "flax", "sweep", "multi-host"])
+def test_a_tutorial_prints_its_expected_lines(tutorial: str, tmp_path: Path) -> None:
+    text = (EXAMPLES.parent / "docs" / "tutorials" / f"{tutorial}.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python runnable\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(code, encoding="utf-8")
+
+    printed = iter(run(str(project / "train.py"), tmp_path / "home", cwd=project).splitlines())
+
+    for expected in re.findall(r"# → (.*)$", code, re.MULTILINE):
+        assert expected in printed
