@@ -120,6 +120,10 @@ class JobObjects:
         """One chunk of a log. The number is zero-padded, so that names sort in the order of writing."""
         return f"{self.log_chunks(attempt, host)}{seq:08d}"
 
+    def usage(self, attempt: int, host: int) -> str:
+        """What one host of one attempt used over time; it lives as long as the log."""
+        return f"logs/{self.job_id}/{attempt}/host-{host}.usage"
+
     @property
     def outputs(self) -> str:
         """The default of `KINETIC_OUTPUT_DIR`; clean-up never touches it."""
@@ -239,7 +243,7 @@ _OWNERS: Final = {
     "context": rf"contexts/({_DIGEST})\.zip",
     "data": rf"data-markers/({_DIGEST})(?:\.files)?"
     rf"|data/({_DIGEST})/(?:packs/[0-9]{{5,}}\.zip|large/[0-9]{{5,}}|files/.+)",
-    "log": rf"logs/({_JOB_ID})/{_NUMBER}/host-{_NUMBER}/[0-9]{{8,}}",
+    "log": rf"logs/({_JOB_ID})/{_NUMBER}/host-{_NUMBER}(?:/[0-9]{{8,}}|\.usage)",
     "output": rf"outputs/({_JOB_ID})/.+",
     "payload": rf"({_JOB_ID})/payload\.pkl|groups/({_GROUP})/payload\.pkl",
     "input": rf"groups/({_GROUP})/inputs/[0-9]{{5,}}",

@@ -149,6 +149,29 @@ def command_lines(pids: Sequence[int]) -> dict[int, bytes]:
     return {pid: command for pid, (command,) in _fields(listed, 2)}
 
 
+def usage_of(pids: Iterable[int]) -> tuple[float, int]:
+    """Return the seconds of processor time that *pids* and their reaped children took, and the bytes they hold."""
+    seconds, memory = 0.0, 0
+    if _LINUX:
+        for pid in pids:
+            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, from its field 3 on.
+            fields = _proc(pid, "stat").rpartition(b") ")[2].split()
+            if len(fields) > 21:
+                seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+                memory += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+        return seconds, memory
+    for _, (size, time) in _fields(
+        _ps("-ww", "-o", "pid=,rss=,time=", "-p", ",".join(map(str, pids))), 3
+    ):
+        memory += int(size) * 1024
+        # [[DD-]HH:]MM:SS
+        parts = reversed(time.replace(b"-", b":").split(b":"))
+        seconds += sum(
+            float(part) * unit for part, unit in zip(parts, (1, 60, 3600, 86400), strict=False)
+        )
+    return seconds, memory
+
+
 # Kill.
 
 

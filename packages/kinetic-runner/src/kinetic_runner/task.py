@@ -108,6 +108,7 @@ class Task:
 #   {"undisturbed": true}               the function ended before a stop could reach it
 #   {"sigterm": "native"}               native code handles SIGTERM: stop requests replace it
 #   {"devices": "tpu:4"}                what JAX found, when user code has initialised it
+#   {"chips": [[0.9, 1e9, 16e9]]}       what each chip of a TPU does: busy, bytes in use, bytes in all
 #   {"parting": "together" | "last"}    all work is done; the process only waits for the other hosts
 #   {"warning": "…"}                    something the user should read; the parent logs it
 #   {"loaded": ["d0", "…digest…"]}      data of the Hub are in the store, for the other workers of the batch

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from kinetic_payload.records.host_outcome import HostOutcome
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.records.outcome import Outcome
+    from kinetic_payload.records.usage import Usage
 
-    Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest
+    Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest | Usage
 
 
 def encode(record: Record) -> bytes:

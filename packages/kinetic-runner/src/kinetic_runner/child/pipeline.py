@@ -110,7 +110,7 @@ class _Host:
         self.names = JobObjects(task.record.job_id)
         self.space = Workspace(task.arguments.workspace)
         self.earlier = EarlierFiles(self.space.root)
-        self.devices = DeviceCheck(self.environment, lambda seen: self.send({"devices": seen}))
+        self.devices = DeviceCheck(self.environment, self._note_devices)
         self.pending_uploads = (
             PendingUploads(task.arguments.pending_uploads)
             if task.arguments.pending_uploads
@@ -119,6 +119,13 @@ class _Host:
         self.storage: ResultStorage | None = None
         """None until the store is open."""
         self.has_warned = False
+
+    def _note_devices(self, seen: str) -> None:
+        self.send({"devices": seen})
+        if seen.startswith("tpu:"):
+            from kinetic_runner.child.tpu_usage import report_tpu
+
+            report_tpu(self.send)
 
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:

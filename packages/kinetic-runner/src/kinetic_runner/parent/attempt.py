@@ -43,6 +43,7 @@ from kinetic_runner.parent.memory import memory_limit, peak_memory
 from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_line
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
+from kinetic_runner.parent.usage import UsageRecorder
 from kinetic_runner.parent.watch import TimeLimits, Watch
 from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, retry, retry_in_new_pod
 from kinetic_runner.task import Given, Task
@@ -301,7 +302,8 @@ class Attempt:
         )
         child.send_task(task.encode())
         claim_seconds = monotonic() - self._began
-        watch, log = self._watcher(record, host, task)
+        usage = UsageRecorder(self._store, self._job.usage(number, host.index), child.pid)
+        watch, log = self._watcher(record, host, task, usage)
 
         def log_late(text: str) -> None:
             watch.log_line(text)
@@ -309,6 +311,7 @@ class Attempt:
 
         reporter.log = log_late
         end = watch.run()
+        usage.close()
         self._on_end()
         end = replace(
             end,
@@ -338,7 +341,9 @@ class Attempt:
         child.close()
         return code
 
-    def _watcher(self, record: JobRecord, host: Host, task: Task) -> tuple[Watch, LogUploader]:
+    def _watcher(
+        self, record: JobRecord, host: Host, task: Task, usage: UsageRecorder
+    ) -> tuple[Watch, LogUploader]:
         log = LogUploader(self._store, partial(self._job.log_chunk, task.attempt, host.index))
         watch = Watch(
             self._child,
@@ -355,6 +360,7 @@ class Attempt:
             report_file=task.report_file,
             stop_file=task.stop_file,
             on_loaded=self._on_loaded,
+            usage=usage,
         )
         return watch, log
 

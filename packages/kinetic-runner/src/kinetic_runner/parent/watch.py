@@ -22,6 +22,7 @@ from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.memory import oom_kills
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
+from kinetic_runner.parent.usage import UsageRecorder, chips_in
 
 _PHASES: Final = get_args(Phase)
 _POLL_SECONDS: Final = 1.0
@@ -68,6 +69,7 @@ class Watch:
         report_file: str = os.devnull,
         stop_file: str = os.devnull,
         on_loaded: Callable[[str, str], object] | None = None,
+        usage: UsageRecorder | None = None,
     ) -> None:
         self.tee = tee
         self._child = child
@@ -78,6 +80,7 @@ class Watch:
         self._report_file = report_file
         self._stop_file = stop_file
         self._on_loaded = on_loaded
+        self._usage = usage
         self._report_read = 0
         self._phase: Phase = "fetch"
         self._phase_began = monotonic()
@@ -379,6 +382,8 @@ class Watch:
             self._begin_phase(message["phase"])
         if "devices" in message:
             self._devices_seen = str(message["devices"])
+        if self._usage is not None and "chips" in message:
+            self._usage.chips = chips_in(message["chips"])
         loaded = message.get("loaded")
         # User code may write to this pipe, too.
         if self._on_loaded is not None and isinstance(loaded, list) and len(loaded) == 2:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kinetic_payload.errors import RecordError
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.records.usage import Usage
     from kinetic_payload.stores.outages import OutageLimit
 
 log = logging.getLogger("kinetic")
@@ -139,6 +140,19 @@ class JobHandle:
         limit = look_limit()
         record = self._record_within(limit)
         return job_outcome(record, self._services.limited(limit), verify=self._verify)
+
+    def usage(self, attempt: int | None = None) -> dict[int, Usage]:
+        """Return what each host used over time, by its number: processors, memory, GPUs or TPU chips.
+
+        *attempt* is the number of an attempt; None is the latest. The samples are kept as long as the log. A function
+        that runs for less than ten seconds has none.
+
+        Raises:
+            InvalidRequestError: There is no such attempt.
+        """
+        from kinetic.jobs.usage import job_usage
+
+        return job_usage(self._record, self._services, attempt)
 
     def log_lines(
         self,

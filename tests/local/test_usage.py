@@ -1,0 +1,41 @@
+"""What a job's processes use over time, as its user sees it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+WORK = """
+import kinetic, threading
+
+@kinetic.run(accelerator="cpu")
+def work():
+    kept = bytearray(300_000_000)
+    threading.Event().wait(11)
+
+def nothing():
+    pass
+
+job = work.run_async()
+job.result(cleanup=False)
+short = kinetic.run(accelerator="cpu")(nothing).run_async()
+short.result(cleanup=False)
+print(job.job_id, short.job_id)
+"""
+
+
+def test_jobs_top_shows_processors_and_memory_of_a_job_that_has_ended(project: Any) -> None:
+    job, short = project.script(WORK).split()
+
+    shown = project.cli("jobs", "top", job)
+    document = json.loads(project.cli("jobs", "top", job, "--json").stdout)
+    none = project.cli("jobs", "top", short)
+    wrong = project.cli("jobs", "top", job, "--attempt", "2")
+
+    memory = max(sample["memory"] for sample in document["hosts"]["0"]["samples"])
+    assert 300_000_000 < memory < 900_000_000
+    row = next(line for line in shown.stdout.splitlines() if "memory" in line)
+    assert set(row) & set("▃▄▅▆▇█")
+    assert "ten seconds" in none.stderr
+    assert "has no attempt 2" in wrong.stderr
+    assert wrong.returncode == 1
