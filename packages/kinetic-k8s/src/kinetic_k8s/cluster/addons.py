@@ -1,9 +1,8 @@
-"""Add-ons such as JobSet: whether a cluster has one, its installation and its removal."""
+"""Add-ons such as JobSet: whether a cluster has one, and its installation."""
 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,7 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.releases import PODS, Release, release_manifests
 from kinetic_k8s.reading.attempts import PodView, condition, is_true
 from kinetic_k8s.reading.waiting import waiting_of
+from kinetic_payload.threads import pause
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
@@ -31,35 +31,14 @@ _TAG: Final = r"(?::(?P<tag>[^:/@]+))?(?:@.*)?"
 class InstalledAddon:
     """An add-on as a cluster has it."""
 
-    release: Release
-    """The version that Kinetic would install."""
     ours: bool
     """Whether Kinetic installed it."""
     version: str = ""
     """Such as `v0.12.0`; empty: it is not known, as its controller runs elsewhere."""
-    installed_by: str = ""
-    """The program that installed it, as it names itself: `kubectl`, `helm`."""
+    newer: bool = False
+    """Whether its version is later than the one that this package installs."""
     problem: str = ""
     """Why its controller does not run; empty: it does, or cannot be seen."""
-
-    @property
-    def outdated(self) -> bool:
-        """Whether `install_addon` would install another version."""
-        return self.ours and self.version != self.release.version and not self.newer
-
-    @property
-    def newer(self) -> bool:
-        """Whether its version is later than the one that this package installs."""
-        found, known = (
-            [int(each) for each in re.findall(r"\d+", text)]
-            for text in (self.version, self.release.version)
-        )
-        return found > known
-
-    @property
-    def ready(self) -> bool:
-        """Whether it runs, as far as the cluster shows."""
-        return not self.problem
 
 
 def addon_of(
@@ -75,15 +54,8 @@ def addon_of(
     for controller in controllers:
         version = _version_of(release, controller) or version
         problem = _problem_of(release, controller, pods)
-    managers = definition["metadata"].get("managedFields") or ()
-    names = [each["manager"] for each in managers if each.get("subresource") != "status"]
-    return InstalledAddon(
-        release=release,
-        ours=ours,
-        version=version,
-        installed_by=names[0] if names else "",
-        problem=problem,
-    )
+    there, known = ([*map(int, re.findall(r"\d+", each))] for each in (version, release.version))
+    return InstalledAddon(ours=ours, version=version, newer=there > known, problem=problem)
 
 
 def installed_addon(cluster: ApiServer, release: Release) -> InstalledAddon | None:
@@ -103,9 +75,7 @@ def installed_addon(cluster: ApiServer, release: Release) -> InstalledAddon | No
     return addon_of(release, definition, [controller], system.list("Pod", labels=labels))
 
 
-def install_addon(
-    cluster: ApiServer, release: Release, *, pause: Callable[[float], object] | None = None
-) -> InstalledAddon:
+def install_addon(cluster: ApiServer, release: Release) -> InstalledAddon:
     """Install an add-on unless the cluster has it; return it as the cluster has it then.
 
     One of others is left as it is, whatever its version, and so is a later version. An object of this version
@@ -118,7 +88,6 @@ def install_addon(
         StillThereError: An object is being deleted, and that does not end.
         NotPermittedError: The user is no administrator of the cluster.
     """
-    pause = pause or threading.Event().wait
     found = installed_addon(cluster, release)
     if found is not None and (not found.ours or found.newer):
         return found
@@ -127,7 +96,11 @@ def install_addon(
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         there = system.get(kind, name, brief=True)
         if there is not None and _is_leaving(there):
-            _wait_until_gone(system, kind, name, pause)
+            if not _seen(lambda: system.get(kind, name, brief=True) is None):  # noqa: B023 - called here
+                raise StillThereError(
+                    f"{kind} {name} in {system.identity} is still being deleted.",
+                    hint=f"Its status names what it waits for: kubectl get {kind} {name} -o yaml",
+                )
             there = None
         if (
             there is None
@@ -139,34 +112,23 @@ def install_addon(
                 f"{kind} {name} in {system.identity} exists, and Kinetic did not install it.",
                 hint=f"It belongs to another installation of {release.name}. Complete or remove that one.",
             )
-        if kind == _DEFINITION:
-            _wait_until_served(system, name, pause)
+        if kind == _DEFINITION and not _seen(
+            lambda: is_true(system.get(_DEFINITION, name) or {}, "Established")  # noqa: B023
+        ):
+            raise ClusterUnreachableError(f"{system.identity.server} does not serve {name} yet.")
     found = installed_addon(cluster, release)
     if found is None:
         raise ConflictError(f"{release.name} was removed from {cluster.identity.server} meanwhile.")
     return found
 
 
-def remove_addon(cluster: ApiServer, release: Release) -> bool:
-    """Remove an add-on if Kinetic installed it, and all its objects with it; return whether there was something to remove.
-
-    This also completes a removal, and undoes an installation, that was interrupted. The server deletes the
-    namespace and those objects a little later.
-
-    Raises:
-        ConflictError: An object was replaced meanwhile.
-        NotPermittedError: The user is no administrator of the cluster.
-    """
-    system = cluster.in_namespace(release.namespace)
-    removed = False
-    for manifest in reversed(release_manifests(release)):
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
-        there = system.get(kind, name, brief=True)
-        if kind == "Namespace" and system.list("Deployment"):
-            continue  # Something else runs in it.
-        if there is not None and release.installed in _annotations(there):
-            removed |= system.delete(kind, name, uid=there["metadata"]["uid"])
-    return removed
+def _seen(is_so: Callable[[], bool]) -> bool:
+    """Return whether *is_so* becomes true within a minute."""
+    for _ in range(_TRIES):
+        if is_so():
+            return True
+        pause(_PAUSE)
+    return False
 
 
 def _is_leaving(manifest: Manifest) -> bool:
@@ -197,24 +159,3 @@ def _problem_of(release: Release, controller: Manifest, pods: Sequence[Manifest]
         if message := condition(controller, kind).get("message"):
             return str(message)
     return "The controller has not started yet."
-
-
-def _wait_until_gone(
-    system: ApiServer, kind: str, name: str, pause: Callable[[float], object]
-) -> None:
-    for _ in range(_TRIES):
-        if system.get(kind, name, brief=True) is None:
-            return
-        pause(_PAUSE)
-    raise StillThereError(
-        f"{kind} {name} in {system.identity} is still being deleted.",
-        hint=f"Its status names what it waits for: kubectl get {kind} {name} -o yaml",
-    )
-
-
-def _wait_until_served(system: ApiServer, name: str, pause: Callable[[float], object]) -> None:
-    for _ in range(_TRIES):
-        if is_true(system.get(_DEFINITION, name) or {}, "Established"):
-            return
-        pause(_PAUSE)
-    raise ClusterUnreachableError(f"{system.identity.server} does not serve {name} yet.")

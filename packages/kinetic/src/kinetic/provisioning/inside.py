@@ -119,7 +119,8 @@ class AddonEdge(InsideEdge):
         if found is None:
             return None
         # Another one is not changed, and neither is a later one.
-        version = found.version if found.outdated else resource.settings["version"]
+        replaced = found.ours and not found.newer
+        version = found.version if replaced else resource.settings["version"]
         state: State = "changing" if found.problem else "ready"
         return Actual(
             settings={"version": version}, ours=found.ours, state=state, detail=found.problem
