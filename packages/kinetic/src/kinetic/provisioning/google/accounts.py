@@ -27,46 +27,29 @@ class AccountsEdge(Edge):
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the account."""
-        asked = iam_admin_v1.GetServiceAccountRequest(name=self._path(resource))
         found = self._cloud.ask(
-            f"read the {resource.id}",
-            lambda: self._client.get_service_account(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
+            f"read the {resource.id}", self._client.get_service_account, name=self._path(resource)
         )
-        if found is None:
-            return None
-        return Actual(ours=found.description == self._mark)
+        return None if found is None else Actual(ours=found.description == self._mark)
 
     def create(self, resource: Resource) -> None:
         """Make the account, and wait until it can be seen: it takes some seconds."""
-        asked = iam_admin_v1.CreateServiceAccountRequest(
+        self._cloud.change(
+            f"create the {resource.id}",
+            self._client.create_service_account,
+            made=exceptions.AlreadyExists,
             name=f"projects/{self._cloud.project}",
             account_id=resource.name.partition("@")[0],
-            service_account=iam_admin_v1.ServiceAccount(
-                display_name="Kinetic", description=self._mark
-            ),
+            service_account={"display_name": "Kinetic", "description": self._mark},
         )
-
-        def create() -> None:
-            try:
-                self._client.create_service_account(
-                    request=asked, retry=None, timeout=self._cloud.timeout
-                )
-            except exceptions.AlreadyExists:
-                return
-
-        self._cloud.change(f"create the {resource.id}", create)
         self._cloud.wait(lambda: self.read(resource) is not None)
 
     def delete(self, resource: Resource) -> None:
         """Delete the account."""
-        asked = iam_admin_v1.DeleteServiceAccountRequest(name=self._path(resource))
         self._cloud.ask(
             f"delete the {resource.id}",
-            lambda: self._client.delete_service_account(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
+            self._client.delete_service_account,
+            name=self._path(resource),
         )
 
     def _path(self, resource: Resource) -> str:

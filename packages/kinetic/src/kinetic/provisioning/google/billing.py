@@ -24,7 +24,7 @@ def read_catalogue(cloud: Cloud, names: Collection[str]) -> dict[str, dict[str, 
         ProvisioningError: The catalogue cannot be read.
     """
     client = cloud.client("cloudbilling", billing_v1.CloudCatalogClient)
-    asked = billing_v1.ListSkusRequest(parent=_COMPUTE, currency_code="USD", page_size=_PAGE)
+    asked = {"parent": _COMPUTE, "currency_code": "USD", "page_size": _PAGE}
     listed = cloud.ask(
         "read Google's prices",
         lambda: list(client.list_skus(request=asked, retry=None, timeout=cloud.timeout)),
@@ -58,8 +58,7 @@ def is_billed(cloud: Cloud) -> bool | None:
     client = cloud.client("cloudbilling.projects", billing_v1.CloudBillingClient)
     found = cloud.ask(
         "see whether the project is billed",
-        lambda: client.get_project_billing_info(
-            name=f"projects/{cloud.project}", retry=None, timeout=cloud.timeout
-        ),
+        client.get_project_billing_info,
+        name=f"projects/{cloud.project}",
     )
     return None if found is None else found.billing_enabled

@@ -42,14 +42,9 @@ class BucketsEdge(Edge):
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the bucket."""
-        what = f"read the {resource.id}"
+        what, limits = f"read the {resource.id}", {"timeout": self._cloud.timeout, "retry": None}
         try:
-            found = self._cloud.ask(
-                what,
-                lambda: self.client.get_bucket(
-                    resource.name, timeout=self._cloud.timeout, retry=None
-                ),
-            )
+            found = self._cloud.ask(what, lambda: self.client.get_bucket(resource.name, **limits))
         except PermissionError as error:
             if not self._may_read():
                 raise
@@ -61,11 +56,7 @@ class BucketsEdge(Edge):
         if self._contents:
             objects = self._cloud.ask(
                 what,
-                lambda: list(
-                    self.client.list_blobs(
-                        found, max_results=1, versions=True, timeout=self._cloud.timeout, retry=None
-                    )
-                ),
+                lambda: [*self.client.list_blobs(found, max_results=1, versions=True, **limits)],
             )
         access = found.iam_configuration
         days = (found.soft_delete_policy.retention_duration_seconds or 0) // 86400

@@ -157,39 +157,45 @@ class Cloud:
             found: T = self._clients[service]
             return found
 
-    def ask(self, what: str, call: Callable[[], T]) -> T | None:
+    def ask(self, what: str, call: Callable[..., T], **request: Any) -> T | None:
         """Return what *call* finds; None if that does not exist. *what* completes "Could not …".
 
-        Raises:
-            ProvisioningError: It failed.
-        """
-        with self._translated(what):
-            try:
-                return self._repeated(
-                    call,
-                    lambda error: (
-                        isinstance(error, exceptions.TooManyRequests)
-                        or (self.enabling and getattr(error, "reason", "") == _DISABLED)
-                    ),
-                    self._patience if self.enabling else min(self._patience, _READ),
-                )
-            except exceptions.NotFound:
-                return None
-
-    def change(self, what: str, call: Callable[[], T]) -> T:
-        """Return what *call* returns, a change that may be made twice. *what* completes "Could not …".
-
-        It is repeated while others, or earlier changes that have not arrived everywhere, stand in its way.
+        With the fields of a *request*, *call* is a method of one of Google's clients.
 
         Raises:
             ProvisioningError: It failed.
         """
+
+        def is_passing(error: Exception) -> bool:
+            disabled = getattr(error, "reason", "") == _DISABLED
+            return isinstance(error, exceptions.TooManyRequests) or (self.enabling and disabled)
+
+        patience = self._patience if self.enabling else min(self._patience, _READ)
         with self._translated(what):
-            return self._repeated(
-                call,
-                lambda error: _NOT_YET.search(f"{error} {_reasons(error)}") is not None,
-                self._patience,
-            )
+            return self._repeated(call, request, exceptions.NotFound, is_passing, patience)
+
+    def change(
+        self,
+        what: str,
+        call: Callable[..., T],
+        *,
+        made: type[Exception] | tuple[()] = (),
+        **request: Any,
+    ) -> T | None:
+        """Return what *call* returns, a change that may be made twice; see `ask`.
+
+        It is repeated while others, or earlier changes that have not arrived everywhere, stand in its way. If it
+        raises *made*, it was made before: None.
+
+        Raises:
+            ProvisioningError: It failed.
+        """
+
+        def is_passing(error: Exception) -> bool:
+            return _NOT_YET.search(f"{error} {_reasons(error)}") is not None
+
+        with self._translated(what):
+            return self._repeated(call, request, made, is_passing, self._patience)
 
     def wait(
         self,
@@ -224,12 +230,21 @@ class Cloud:
             operation.result()
 
     def _repeated(
-        self, call: Callable[[], T], is_passing: Callable[[Exception], bool], left: float
-    ) -> T:
+        self,
+        call: Callable[..., T],
+        request: Mapping[str, Any],
+        none: type[Exception] | tuple[()],
+        is_passing: Callable[[Exception], bool],
+        left: float,
+    ) -> T | None:
+        """Return what *call* returns, or None if it raises *none*; repeat it for *left* seconds at most."""
         backoff = Backoff(first=min(self._poll, 1.0))
+        sent = {"request": request, "retry": None, "timeout": self.timeout} if request else {}
         while True:
             try:
-                return call()
+                return call(**sent)
+            except none:
+                return None
             except (*_TRANSIENT, exceptions.GoogleAPICallError) as error:
                 if left <= 0 or not (isinstance(error, _TRANSIENT) or is_passing(error)):
                     raise

@@ -93,15 +93,8 @@ class ClustersEdge(Edge):
 
     def found(self) -> list[FoundCluster]:
         """Return the clusters of the project."""
-        asked = container_v1.ListClustersRequest(
-            parent=f"projects/{self._cloud.project}/locations/-"
-        )
-        answer = self._cloud.ask(
-            "list the clusters",
-            lambda: self._client.list_clusters(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
-        )
+        everywhere = f"projects/{self._cloud.project}/locations/-"
+        answer = self._cloud.ask("list the clusters", self._client.list_clusters, parent=everywhere)
         return [
             FoundCluster(
                 each.name,
@@ -115,12 +108,9 @@ class ClustersEdge(Edge):
     def create(self, resource: Resource) -> None:
         """Make the cluster; one that is being deleted goes first."""
         self.wait(resource)
-        location, _, _ = resource.name.partition("/")
-        asked = container_v1.CreateClusterRequest(
-            parent=f"projects/{self._cloud.project}/locations/{location}",
-            cluster=self._cluster(resource),
-        )
-        self._run("create", resource, self._client.create_cluster, asked)
+        parent, _, _ = self._path(resource).partition("/clusters/")
+        cluster = self._cluster(resource)
+        self._run("create", resource, self._client.create_cluster, parent=parent, cluster=cluster)
         self.wait(resource)
 
     def change(self, resource: Resource) -> None:
@@ -135,8 +125,13 @@ class ClustersEdge(Edge):
         ):
             if wanted[name] == found.get(name):
                 continue
-            asked = container_v1.UpdateClusterRequest(name=self._path(resource), update=update)
-            self._run(f"change {name} of", resource, self._client.update_cluster, asked)
+            self._run(
+                f"change {name} of",
+                resource,
+                self._client.update_cluster,
+                name=self._path(resource),
+                update=update,
+            )
 
     def wait(self, resource: Resource) -> None:
         """Return once the cluster is neither being created, changed nor deleted."""
@@ -152,9 +147,8 @@ class ClustersEdge(Edge):
 
     def delete(self, resource: Resource) -> None:
         """Delete the cluster, once nothing else is being done with it."""
-        asked = container_v1.DeleteClusterRequest(name=self._path(resource))
         self.wait(resource)
-        self._run("delete", resource, self._client.delete_cluster, asked)
+        self._run("delete", resource, self._client.delete_cluster, name=self._path(resource))
         self.wait(resource)
 
     def _cluster(self, resource: Resource) -> container_v1.Cluster:
@@ -209,41 +203,24 @@ class ClustersEdge(Edge):
     def _identity(self) -> dict[str, str]:
         return {"workload_pool": f"{self._cloud.project}.svc.id.goog"}
 
-    def _run(self, verb: str, resource: Resource, call: Callable[..., Any], asked: Any) -> None:
-        """Begin the change that is *asked* for, unless it has been made, and return once it has ended.
+    def _run(self, verb: str, resource: Resource, call: Callable[..., Any], **request: Any) -> None:
+        """Begin a change, unless it has been made, and return once it has ended.
 
         Raises:
             ProvisioningError: It failed.
         """
         what = f"{verb} the {resource.id}"
-
-        def begin() -> Any:
-            try:
-                return call(request=asked, retry=None, timeout=self._cloud.timeout)
-            except exceptions.AlreadyExists:
-                return None
-            except exceptions.NotFound:
-                if verb != "delete":
-                    raise
-                return None
-
-        operation = self._cloud.change(what, begin)
-        if operation is None:
+        made = {"create": exceptions.AlreadyExists, "delete": exceptions.NotFound}.get(verb, ())
+        latest: Any = self._cloud.change(what, call, made=made, **request)
+        if latest is None:
             return
-        location, _, _ = resource.name.partition("/")
-        name = f"projects/{self._cloud.project}/locations/{location}/operations/{operation.name}"
-        asked = container_v1.GetOperationRequest(name=name)
-        latest = operation
+        place, _, _ = self._path(resource).partition("/clusters/")
+        name = f"{place}/operations/{latest.name}"
 
         def is_done() -> bool:
             nonlocal latest
             if latest.status != _DONE:
-                latest = self._cloud.ask(
-                    what,
-                    lambda: self._client.get_operation(
-                        request=asked, retry=None, timeout=self._cloud.timeout
-                    ),
-                )
+                latest = self._cloud.ask(what, self._client.get_operation, name=name)
             return latest is None or latest.status == _DONE
 
         self._cloud.wait(is_done)
@@ -252,13 +229,8 @@ class ClustersEdge(Edge):
             raise self._cloud.failed(f"Could not {what}: {text}.", text)
 
     def _get(self, resource: Resource) -> Any:
-        asked = container_v1.GetClusterRequest(name=self._path(resource))
-        return self._cloud.ask(
-            f"read the {resource.id}",
-            lambda: self._client.get_cluster(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
-        )
+        path = self._path(resource)
+        return self._cloud.ask(f"read the {resource.id}", self._client.get_cluster, name=path)
 
     def _path(self, resource: Resource) -> str:
         location, _, name = resource.name.partition("/")

@@ -51,31 +51,21 @@ class Compute:
 
     def insert(self, what: str, path: str, body: Mapping[str, Any]) -> None:
         """Make *body* in the collection at *path*; return once it is there."""
-
-        def insert() -> dict[str, Any]:
-            try:
-                return self._send("POST", path, {}, body)
-            except exceptions.Conflict:
-                return {}
-
-        self._finish(what, self._cloud.change(what, insert))
+        self._change(what, exceptions.Conflict, "POST", path, body)
 
     def patch(self, what: str, path: str, body: Mapping[str, Any]) -> None:
         """Change what is at *path*; return once it is changed."""
-        self._finish(what, self._cloud.change(what, lambda: self._send("PATCH", path, {}, body)))
+        self._change(what, (), "PATCH", path, body)
 
     def delete(self, what: str, path: str) -> None:
         """Delete what is at *path*; return once it is gone."""
+        self._change(what, exceptions.NotFound, "DELETE", path)
 
-        def delete() -> dict[str, Any]:
-            try:
-                return self._send("DELETE", path, {})
-            except exceptions.NotFound:
-                return {}
-
-        self._finish(what, self._cloud.change(what, delete))
-
-    def _finish(self, what: str, operation: Mapping[str, Any]) -> None:
+    def _change(
+        self, what: str, made: type[Exception] | tuple[()], method: str, path: str, body: Any = None
+    ) -> None:
+        """Return once a change, unless it raises *made*, has ended."""
+        operation = self._cloud.change(what, lambda: self._send(method, path, {}, body), made=made)
         if not operation:
             return
         # Where it is: `…/projects/P/global/operations/N`, or with a region in place of `global`.

@@ -50,27 +50,27 @@ class NodePoolsEdge(ClustersEdge):
 
     def create(self, resource: Resource) -> None:
         """Make the node pool, once nothing else is being done with its cluster."""
-        cluster = self._settled(resource)
-        path = self._path(resource).partition("/nodePools/")[0]
-        pool = self._node_pool(resource, cluster)
-        asked = container_v1.CreateNodePoolRequest(parent=path, node_pool=pool)
-        self._run("create", resource, self._client.create_node_pool, asked)
+        pool = self._node_pool(resource, self._settled(resource))
+        parent, _, _ = self._path(resource).partition("/nodePools/")
+        self._run("create", resource, self._client.create_node_pool, parent=parent, node_pool=pool)
         self.wait(resource)
 
     def change(self, resource: Resource) -> None:
         """Change how many machines there are."""
         self._settled(resource)
-        asked = container_v1.SetNodePoolAutoscalingRequest(
-            name=self._path(resource), autoscaling=_scaling(resource)
+        self._run(
+            "change",
+            resource,
+            self._client.set_node_pool_autoscaling,
+            name=self._path(resource),
+            autoscaling=_scaling(resource),
         )
-        self._run("change", resource, self._client.set_node_pool_autoscaling, asked)
         self.wait(resource)
 
     def delete(self, resource: Resource) -> None:
         """Delete the node pool with its machines."""
         self._settled(resource)
-        asked = container_v1.DeleteNodePoolRequest(name=self._path(resource))
-        self._run("delete", resource, self._client.delete_node_pool, asked)
+        self._run("delete", resource, self._client.delete_node_pool, name=self._path(resource))
         self.wait(resource)
 
     def _settled(self, resource: Resource) -> Any:
@@ -132,20 +132,15 @@ class NodePoolsEdge(ClustersEdge):
             fields["placement_policy"] = {"type_": "COMPACT", "tpu_topology": accelerator.topology}
         return container_v1.NodePool(fields)
 
-    def _run(self, verb: str, resource: Resource, call: Callable[..., Any], asked: Any) -> None:
+    def _run(self, verb: str, resource: Resource, call: Callable[..., Any], **request: Any) -> None:
         try:
-            super()._run(verb, resource, call, asked)
+            super()._run(verb, resource, call, **request)
         finally:
             gke_api.cache_clear()  # It remembers clusters with their node pools.
 
     def _get(self, resource: Resource) -> Any:
-        asked = container_v1.GetNodePoolRequest(name=self._path(resource))
-        return self._cloud.ask(
-            f"read the {resource.id}",
-            lambda: self._client.get_node_pool(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
-        )
+        path = self._path(resource)
+        return self._cloud.ask(f"read the {resource.id}", self._client.get_node_pool, name=path)
 
     def _path(self, resource: Resource) -> str:
         cluster, _, name = super()._path(resource).rpartition("/")

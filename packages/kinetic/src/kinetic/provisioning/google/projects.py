@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from google.cloud import resourcemanager_v3
-from google.iam.v1 import iam_policy_pb2
 
 from kinetic.provisioning.google.cloud import Cloud
 
@@ -19,14 +18,11 @@ def missing_in_project(cloud: Cloud, needed: Sequence[str]) -> list[str]:
     """Return which of the *needed* permissions the user does not have in the project."""
     granted: set[str] = set()
     for start in range(0, len(needed), _MOST):
-        asked = iam_policy_pb2.TestIamPermissionsRequest(
-            resource=f"projects/{cloud.project}", permissions=needed[start:][:_MOST]
-        )
         found = cloud.ask(
             "see which permissions you have",
-            lambda asked=asked: projects_client(cloud).test_iam_permissions(  # type: ignore[misc]
-                request=asked, retry=None, timeout=cloud.timeout
-            ),
+            projects_client(cloud).test_iam_permissions,
+            resource=f"projects/{cloud.project}",
+            permissions=needed[start:][:_MOST],
         )
         granted.update(found.permissions if found else ())
     return [each for each in needed if each not in granted]
@@ -34,17 +30,12 @@ def missing_in_project(cloud: Cloud, needed: Sequence[str]) -> list[str]:
 
 def visible_projects(cloud: Cloud) -> list[str]:
     """Return the ids of the projects that the user can see, in order."""
-    asked = resourcemanager_v3.SearchProjectsRequest(query="state:ACTIVE")
+    find = projects_client(cloud).search_projects
     found = cloud.ask(
         "list your projects",
-        lambda: [
-            each.project_id
-            for each in projects_client(cloud).search_projects(
-                request=asked, retry=None, timeout=cloud.timeout
-            )
-        ],
+        lambda: list(find(query="state:ACTIVE", retry=None, timeout=cloud.timeout)),
     )
-    return sorted(found or ())
+    return sorted(each.project_id for each in found or ())
 
 
 def projects_client(cloud: Cloud) -> resourcemanager_v3.ProjectsClient:

@@ -25,11 +25,7 @@ def limit_of(cloud: Cloud, quota: str, dimensions: Mapping[str, str], location: 
     """
     client = cloud.client("cloudquotas", cloudquotas_v1.CloudQuotasClient)
     path = f"projects/{cloud.project}/locations/global/services/compute.googleapis.com/quotaInfos/{quota}"
-    asked = cloudquotas_v1.GetQuotaInfoRequest(name=path)
-    found = cloud.ask(
-        f"read the quota {quota}",
-        lambda: client.get_quota_info(request=asked, retry=None, timeout=cloud.timeout),
-    )
+    found = cloud.ask(f"read the quota {quota}", client.get_quota_info, name=path)
     # Without a place in the dimensions it is in the locations; a limit of zones has several.
     places = {"global", location, dimensions["region"]}
     limits = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from google.api_core import exceptions
 from google.cloud import artifactregistry_v1
@@ -41,22 +41,16 @@ class RepositoriesEdge(Edge):
     def create(self, resource: Resource) -> None:
         """Make the repository."""
         location, _, name = resource.name.partition("/")
-        asked = artifactregistry_v1.CreateRepositoryRequest(
+        what = f"create the {resource.id}"
+        operation = self._cloud.change(
+            what,
+            self.client.create_repository,
+            made=exceptions.AlreadyExists,
             parent=f"projects/{self._cloud.project}/locations/{location}",
             repository_id=name,
             repository=self._repository(resource),
         )
-
-        def create() -> Any:
-            try:
-                return self.client.create_repository(
-                    request=asked, retry=None, timeout=self._cloud.timeout
-                )
-            except exceptions.AlreadyExists:
-                return None
-
-        operation = self._cloud.change(f"create the {resource.id}", create)
-        self._cloud.finish(f"create the {resource.id}", operation)
+        self._cloud.finish(what, operation)
 
     def change(self, resource: Resource) -> None:
         """Change when images are deleted."""
@@ -65,37 +59,21 @@ class RepositoriesEdge(Edge):
         there = self._get(resource)
         others = dict(there.cleanup_policies) if there else {}
         repository.cleanup_policies = {**others, **repository.cleanup_policies}
-        asked = artifactregistry_v1.UpdateRepositoryRequest(
-            repository=repository, update_mask={"paths": ["cleanup_policies"]}
-        )
         self._cloud.change(
             f"change the {resource.id}",
-            lambda: self.client.update_repository(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
+            self.client.update_repository,
+            repository=repository,
+            update_mask={"paths": ["cleanup_policies"]},
         )
 
     def delete(self, resource: Resource) -> None:
         """Delete the repository with its images."""
-        asked = artifactregistry_v1.DeleteRepositoryRequest(
-            name=path_of(self._cloud, resource.name)
-        )
-        operation = self._cloud.ask(
-            f"delete the {resource.id}",
-            lambda: self.client.delete_repository(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
-        )
-        self._cloud.finish(f"delete the {resource.id}", operation)
+        what, name = f"delete the {resource.id}", path_of(self._cloud, resource.name)
+        self._cloud.finish(what, self._cloud.ask(what, self.client.delete_repository, name=name))
 
-    def _get(self, resource: Resource) -> Any:
-        asked = artifactregistry_v1.GetRepositoryRequest(name=path_of(self._cloud, resource.name))
-        return self._cloud.ask(
-            f"read the {resource.id}",
-            lambda: self.client.get_repository(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
-        )
+    def _get(self, resource: Resource) -> artifactregistry_v1.Repository | None:
+        name = path_of(self._cloud, resource.name)
+        return self._cloud.ask(f"read the {resource.id}", self.client.get_repository, name=name)
 
     def _repository(self, resource: Resource) -> artifactregistry_v1.Repository:
         old = artifactregistry_v1.CleanupPolicy(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from google.cloud import iam_admin_v1
-from google.iam.v1 import iam_policy_pb2
+from google.iam.v1 import policy_pb2
+from google.protobuf.json_format import MessageToDict
 
 from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.google.buckets import storage_client
@@ -16,6 +17,9 @@ from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.projects import PROJECT_SERVICE, projects_client
 from kinetic.provisioning.google.repositories import path_of, repositories_client
 from kinetic.provisioning.plan import Action, Actual, Resource
+
+Binding = dict[str, Any]
+"""A role with its members, and maybe a condition."""
 
 
 class RolesEdge(Edge):
@@ -40,11 +44,9 @@ class RolesEdge(Edge):
 
     def members(self, on: str, role: str) -> list[str]:
         """Return who has *role* on the `bucket NAME` or so; nobody if that does not exist."""
-        resource = Resource(kind="role", name=role, settings={"on": on, "role": role})
-        found = self._cloud.ask(
-            f"read who has roles on the {on}", lambda: _members(self._policy(resource)[0], role)
+        return _members(
+            self._cloud.ask(f"read who has roles on the {on}", lambda: self._policy(on)[0]), role
         )
-        return found or []
 
     def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:  # noqa: ARG002
         """Return the permissions in the project that *action* needs."""
@@ -58,92 +60,81 @@ class RolesEdge(Edge):
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the binding; None if the member has not the role, or what it is on does not exist."""
-        members = self.members(resource.settings["on"], resource.settings["role"])
-        return Actual(settings=resource.settings) if self._in(resource, members) else None
+        wanted = resource.settings
+        members = self.members(wanted["on"], wanted["role"])
+        return Actual(settings=wanted) if wanted["member"] in members else None
 
     def create(self, resource: Resource) -> None:
         """Give the member the role."""
-
-        def create() -> None:
-            policy, write = self._policy(resource)
-            members = _members(policy, resource.settings["role"])
-            if not self._in(resource, members):
-                write({*members, resource.settings["member"]})
-
-        with self._writing[resource.settings["on"]]:
-            self._cloud.change(f"give the {resource.id}", create)
+        self._write("give", resource, lambda members, member: {*members, member})
 
     def delete(self, resource: Resource) -> None:
         """Take the role from the member."""
+        self._write("take", resource, lambda members, member: {*members} - {member})
 
-        def delete() -> None:
-            policy, write = self._policy(resource)
-            members = _members(policy, resource.settings["role"])
-            if self._in(resource, members):
-                write(set(members) - {resource.settings["member"]})
+    def _write(
+        self, verb: str, resource: Resource, change: Callable[[list[str], str], set[str]]
+    ) -> None:
+        """Write the policy with the members of the role that *change* returns, unless those have it."""
+        on, role = resource.settings["on"], resource.settings["role"]
 
-        with self._writing[resource.settings["on"]]:
-            self._cloud.change(f"take the {resource.id}", delete)
+        def write() -> None:
+            bindings, write_back = self._policy(on)
+            before = _members(bindings, role)
+            after = change(before, resource.settings["member"])
+            if after == {*before}:
+                return
+            kept = [each for each in bindings if each["role"] != role or each.get("condition")]
+            write_back([*kept, {"role": role, "members": sorted(after)}] if after else kept)
 
-    def _in(self, resource: Resource, members: list[str]) -> bool:
-        return resource.settings["member"] in members
+        with self._writing[on]:
+            self._cloud.change(f"{verb} the {resource.id}", write)
 
-    def _policy(self, resource: Resource) -> tuple[Any, Callable[[set[str]], object]]:
-        """Return the policy, and what writes it back with other members of the role."""
-        on, _, name = resource.settings["on"].partition(" ")
-        role = resource.settings["role"]
-        if on == "bucket":
-            bucket = storage_client(self._cloud).bucket(name)
-            policy = bucket.get_iam_policy(
-                requested_policy_version=3, timeout=self._cloud.timeout, retry=None
-            )
-
-            def write_to_bucket(members: set[str]) -> object:
-                _set_members(policy.bindings, role, members)
-                return bucket.set_iam_policy(policy, timeout=self._cloud.timeout, retry=None)
-
-            return policy, write_to_bucket
+    def _policy(self, on: str) -> tuple[list[Binding], Callable[[list[Binding]], object]]:
+        """Return the bindings of the policy on the `bucket NAME` or so, and what writes others in their place."""
+        kind, _, name = on.partition(" ")
+        if kind == "bucket":
+            return self._policy_of_bucket(name)
         client: Any
-        if on == "service":
+        if kind == "service":
             client = self._cloud.client("iam", iam_admin_v1.IAMClient)
             email = name.removeprefix("account ")
             where = f"projects/{self._cloud.project}/serviceAccounts/{email}"
-        elif on == "project":
+        elif kind == "project":
             client, where = projects_client(self._cloud), f"projects/{self._cloud.project}"
         else:
             client, where = repositories_client(self._cloud), path_of(self._cloud, name)
-        asked: dict[str, Any] = {
-            "resource": where,
-            "options": {"requested_policy_version": 3},
-        }
-        found = client.get_iam_policy(request=asked, retry=None, timeout=self._cloud.timeout)
+        limits = {"retry": None, "timeout": self._cloud.timeout}
+        asked = {"resource": where, "options": {"requested_policy_version": 3}}
+        found = client.get_iam_policy(request=asked, **limits)
 
-        def write(members: set[str]) -> object:
+        def write(bindings: list[Binding]) -> object:
             found.version = max(found.version, 1)
-            kept = [b for b in found.bindings if b.role != role or b.HasField("condition")]
             del found.bindings[:]
-            found.bindings.extend(kept)
-            if members:
-                found.bindings.add(role=role, members=sorted(members))
-            asked = iam_policy_pb2.SetIamPolicyRequest(resource=where, policy=found)
-            return client.set_iam_policy(request=asked, retry=None, timeout=self._cloud.timeout)
+            found.bindings.extend(policy_pb2.Binding(**each) for each in bindings)
+            return client.set_iam_policy(request={"resource": where, "policy": found}, **limits)
 
-        return found, write
+        return [*map(MessageToDict, found.bindings)], write
+
+    def _policy_of_bucket(
+        self, name: str
+    ) -> tuple[list[Binding], Callable[[list[Binding]], object]]:
+        limits = {"retry": None, "timeout": self._cloud.timeout}
+        bucket = storage_client(self._cloud).bucket(name)
+        found = bucket.get_iam_policy(requested_policy_version=3, **limits)
+
+        def write(bindings: list[Binding]) -> object:
+            found.bindings = bindings
+            return bucket.set_iam_policy(found, **limits)
+
+        return found.bindings, write
 
 
-def _members(policy: Any, role: str) -> list[str]:
+def _members(bindings: list[Binding] | None, role: str) -> list[str]:
     """Return who has *role* without a condition."""
-    found: list[str] = []
-    for binding in policy.bindings:
-        if isinstance(binding, dict):
-            if binding["role"] == role and not binding.get("condition"):
-                found += binding["members"]
-        elif binding.role == role and not binding.HasField("condition"):
-            found += binding.members
-    return found
-
-
-def _set_members(bindings: list[dict[str, Any]], role: str, members: set[str]) -> None:
-    bindings[:] = [b for b in bindings if b["role"] != role or b.get("condition")]
-    if members:
-        bindings.append({"role": role, "members": sorted(members)})
+    return [
+        member
+        for each in bindings or ()
+        if each["role"] == role and not each.get("condition")
+        for member in each["members"]
+    ]

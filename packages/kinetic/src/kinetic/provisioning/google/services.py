@@ -30,12 +30,11 @@ class ServicesEdge(Edge):
         """Return which of the *wanted* APIs are enabled; there are at most 30."""
         parent = f"projects/{self._cloud.project}"
         names = [f"{parent}/services/{each}" for each in wanted]
-        asked = service_usage_v1.BatchGetServicesRequest(parent=parent, names=names)
         found = self._cloud.ask(
             f"see which APIs the project {self._cloud.project!r} has",
-            lambda: self._client.batch_get_services(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
+            self._client.batch_get_services,
+            parent=parent,
+            names=names,
         )
         enabled = []
         for each in found.services if found else ():
@@ -51,14 +50,11 @@ class ServicesEdge(Edge):
         self._cloud.enabling = True
         missing = [each for each in resource.settings["enabled"] if each not in self._cloud.enabled]
         for start in range(0, len(missing), _MOST):
-            asked = service_usage_v1.BatchEnableServicesRequest(
-                parent=f"projects/{self._cloud.project}", service_ids=missing[start:][:_MOST]
-            )
             operation = self._cloud.change(
                 f"enable APIs of the project {self._cloud.project!r}",
-                lambda asked=asked: self._client.batch_enable_services(  # type: ignore[misc]
-                    request=asked, retry=None, timeout=self._cloud.timeout
-                ),
+                self._client.batch_enable_services,
+                parent=f"projects/{self._cloud.project}",
+                service_ids=missing[start:][:_MOST],
             )
             self._cloud.finish("enable APIs", operation)
 
