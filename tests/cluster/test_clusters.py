@@ -871,6 +871,9 @@ def test_the_options_of_a_project_are_those_of_its_file(
     assert max(map(len, output.splitlines())) <= 100
     plan = json.loads(dry_run("--json", "--accelerator", "l4")[0])
     assert [step["name"] for step in plan["steps"] if step["kind"] == "pool"] == ["l4"]
+    file.write_text("standard = true\njobset = false")
+    assert "JobSet" in dry_run("--no-standard", "--jobset")[0]
+    file.write_text('accelerators = ["v6e-8"]')
     file.rename(tmp_path / "team.toml")
     assert "pool v6e-8" in dry_run("--config", "team.toml")[0]
     assert "cannot be read" in dry_run("--config", "kinetic.toml")[1]

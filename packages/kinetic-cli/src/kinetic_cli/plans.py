@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +14,10 @@ from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
     from kinetic.provisioning.clusters import Prepared
+    from kinetic.provisioning.desired import ClusterOptions
     from kinetic.provisioning.plan import Step
     from kinetic.provisioning.prices import Prices
+    from kinetic.settings.settings import Settings
     from kinetic_k8s.manifests.compute_class import Priority
 
 _COSTS: Final = {
@@ -35,6 +39,14 @@ _TIMES: Final = {
     ("create", "node pool"): "2-5 min",
 }
 _CONTINUES: Final = "Run the command again: it continues."
+
+
+def cluster_options(keys: Mapping[str, Any]) -> ClusterOptions:
+    """Return what *keys*, as those of `kinetic.toml`, say of a cluster beside the settings."""
+    from kinetic.provisioning.desired import ClusterOptions
+    from kinetic.settings.project_file import SETTINGS
+
+    return ClusterOptions(**{key: value for key, value in keys.items() if key not in SETTINGS})
 
 
 def show_plan(
@@ -120,22 +132,51 @@ def note_disks(output: Output, prepared: Prepared) -> None:
             output.note(f"The {check.name} stays: {check.message}\n  {check.fix}")
 
 
-def check_problems(output: Output, prepared: Prepared) -> None:
-    """Print the problems of the plan.
+def carry_out(
+    output: Output,
+    prepared: Prepared,
+    settings: Settings,
+    question: str | None,
+    *,
+    yes: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> bool:
+    """Show the plan, ask, and perform it; return whether the end is to be reported, as there is no JSON.
+
+    Without a *question* it is not shown, unless it is only a dry run, and performed at once.
 
     Raises:
-        ProvisioningError: There are some.
+        ProvisioningError: The plan has problems.
+        InvalidRequestError: There is nobody to ask.
     """
     from kinetic.errors import ProvisioningError
+    from kinetic.provisioning.prices import known_prices
 
-    first, *others = prepared.plan.problems or (None,)
+    plan = prepared.plan
+    asks = question and plan.changes and not (yes or dry_run) and sys.stdin.isatty()
+    if asks or (not as_json and (question or dry_run)):
+        pools = any(step.resource.kind.endswith("pool") for step in plan.changes)
+        prices = known_prices(settings, location=prepared.place.location) if pools else None
+        show_plan(output, prepared, prices, on_stderr=as_json)
+    note_jobs(output, prepared)
+    if as_json and (plan.problems or dry_run):
+        output.json(plan_document(prepared))
+    first, *others = plan.problems or (None,)
     for problem in others:
         output.note(f"Error: {problem.message}\n{problem.hint}")
     if first is not None:
         raise ProvisioningError(first.message, hint=first.hint)
+    if dry_run:
+        return False
+    if plan.changes:
+        apply_plan(output, prepared, None if yes else question)
+    if as_json:
+        output.json(plan_document(prepared))
+    return not as_json
 
 
-def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) -> None:
+def apply_plan(output: Output, prepared: Prepared, question: str | None) -> None:
     """Ask, and perform the plan; each step is a line on stderr.
 
     Raises:
@@ -143,7 +184,7 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
     """
     from kinetic.errors import KineticError
 
-    if not yes:
+    if question:
         ask(question, undone="changed", preview="see the plan only")
 
     def report(step: Step, what: str) -> None:
@@ -152,13 +193,11 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
     try:
         prepared.apply(report)
     except KeyboardInterrupt as error:
-        for line in getattr(error, "__notes__", ()):
+        for line in (*getattr(error, "__notes__", ()), _CONTINUES):
             output.note(line)
-        output.note(_CONTINUES)
         raise
     except KineticError as error:
-        begun = hasattr(error, "__notes__")
-        if begun and "continues" not in (error.hint or ""):
+        if hasattr(error, "__notes__") and "continues" not in (error.hint or ""):
             error.add_note(_CONTINUES)
         raise
 

@@ -9,6 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import config_option, json_option, target_options
+from kinetic_cli.plans import cluster_options
 
 
 @click.command("doctor")
@@ -21,13 +22,10 @@ def command(app: App, config: dict[str, Any], as_json: bool) -> None:
 
     It changes nothing. The exit code is 0 only if nothing failed.
     """
-    from kinetic.provisioning.desired import ClusterOptions
     from kinetic.provisioning.doctor import diagnose
-    from kinetic.settings.project_file import SETTINGS
 
     settings = app.settings(config)
-    options = {key: value for key, value in config.items() if key not in SETTINGS}
-    checks = diagnose(settings, ClusterOptions(**options))
+    checks = diagnose(settings, cluster_options(config))
     if as_json:
         app.output.json([asdict(check) for check in checks])
     else:

@@ -55,7 +55,7 @@ def command(
         if named != place.cluster:
             raise click.Abort
         yes = True
-    apply_plan(app.output, prepared, "Remove it?", yes=yes)
+    apply_plan(app.output, prepared, None if yes else "Remove it?")
     note_disks(app.output, prepared)
     if as_json:
         app.output.json(plan_document(prepared))

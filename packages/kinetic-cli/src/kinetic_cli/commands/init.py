@@ -9,7 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import target_options
-from kinetic_cli.plans import apply_plan, check_problems, show_plan
+from kinetic_cli.plans import carry_out
 
 if TYPE_CHECKING:
     from kinetic.provisioning.google.clusters import FoundCluster
@@ -115,10 +115,7 @@ def _create(app: App, *, yes: bool) -> str:
     from kinetic.provisioning.clusters import prepare_up
 
     prepared = prepare_up(app.settings())
-    show_plan(app.output, prepared)
-    check_problems(app.output, prepared)
-    if prepared.plan.changes:
-        apply_plan(app.output, prepared, "Make it?", yes=yes)
+    carry_out(app.output, prepared, app.settings(), "Make it?", yes=yes)
     return prepared.place.location
 
 

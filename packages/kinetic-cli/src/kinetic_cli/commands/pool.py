@@ -11,14 +11,7 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
 from kinetic_cli.options import json_option, target_options
-from kinetic_cli.plans import (
-    apply_plan,
-    check_problems,
-    cost_per_month,
-    limits_of,
-    plan_document,
-    show_plan,
-)
+from kinetic_cli.plans import carry_out, cost_per_month, limits_of
 
 if TYPE_CHECKING:
     from kinetic.provisioning.pools import PoolOptions
@@ -159,17 +152,7 @@ def _add_node_pools(
 
     settings = app.settings()
     prepared = prepare_node_pools(settings, accelerator, options, name=name)
-    if as_json and (dry_run or prepared.plan.problems):
-        app.output.json(plan_document(prepared))
-    elif dry_run:
-        prices = known_prices(settings, location=prepared.place.location)
-        show_plan(app.output, prepared, prices)
-    check_problems(app.output, prepared)
-    if dry_run:
-        return
-    apply_plan(app.output, prepared, "", yes=True)
-    if as_json:
-        app.output.json(plan_document(prepared))
+    if not carry_out(app.output, prepared, settings, None, dry_run=dry_run, as_json=as_json):
         return
     for step in prepared.plan.steps:
         verb = {"create": "Added", "change": "Changed"}.get(step.action, "Unchanged:")

@@ -10,7 +10,7 @@ from queue import Empty
 from typing import Final
 
 from kinetic.provisioning.plan import Plan, Step
-from kinetic_payload.threads import Executor, Future, Stopped
+from kinetic_payload.threads import Executor
 
 _THREADS: Final = 8
 _GRACE: Final = 30.0
@@ -61,49 +61,39 @@ def apply(
         BaseException: The first failure, or Ctrl-C. Its notes say what was done and what was not.
     """
     progress = Progress(left=list(plan.changes))
-    running: dict[str, tuple[Step, Future[None]]] = {}
+    ended: list[Step] = []
+    """Those whose threads are through, and that `collect` has not seen."""
+
+    def run(step: Step) -> None:
+        perform(step)
+        ended.append(step)
+
+    def collect() -> None:
+        while ended:
+            step = ended.pop(0)
+            progress.begun.remove(step)
+            progress.done.append(step)
+            report(step, "done")
+
     try:
         with Executor(_THREADS, grace=_GRACE) as executor:
-            while progress.left or running:
+            while progress.left or progress.begun:
                 missing = {step.resource.id for step in (*progress.left, *progress.begun)}
                 for step in [s for s in progress.left if not missing & set(s.after)]:
                     progress.left.remove(step)
                     progress.begun.append(step)
                     report(step, "begun")
-                    running[step.resource.id] = (step, executor.submit(partial(perform, step)))
+                    executor.submit(partial(run, step))
                 with suppress(Empty):
                     executor.ended.get(_TICK)
-                _collect(running, progress, report)
+                collect()
+                for error in executor.failures:
+                    raise error
                 tick()
     except BaseException as error:
         with suppress(BaseException):
-            _collect(running, progress, report)  # Those that ended meanwhile.
+            collect()  # Those that ended meanwhile.
         for line in progress.lines():
             error.add_note(line)
         raise
     return progress
-
-
-def _collect(
-    running: dict[str, tuple[Step, Future[None]]],
-    progress: Progress,
-    report: Callable[[Step, str], None],
-) -> None:
-    """Move the steps that have ended to those that are done."""
-    failures = []
-    for key, (step, future) in list(running.items()):
-        if not future.done:
-            continue
-        del running[key]
-        try:
-            future.result()
-        except Stopped:
-            continue  # Because of another one, which is collected now or next.
-        except Exception as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-            continue
-        progress.begun.remove(step)
-        progress.done.append(step)
-        report(step, "done")
-    if failures:
-        raise failures[0]

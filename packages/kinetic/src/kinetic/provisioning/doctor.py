@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kinetic.errors import CloudPermissionError, KineticError, ProvisioningError
@@ -31,6 +32,7 @@ _SKEW: Final = 30.0
 """Seconds by which clocks may differ; signatures and leases count in minutes."""
 _OBJECTS: Final = tuple(f"storage.objects.{verb}" for verb in ("create", "get", "list", "delete"))
 _MAKE: Final = "kinetic up"
+Looks = Mapping[str, Callable[[Prepared], Iterator["Check"]]]
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,18 @@ def diagnose(
     found = [Check("credentials", "pass"), *unread]
     found += [Check("plan", "fail", each.message, each.hint) for each in prepared.plan.problems]
     found += map(_of_step, prepared.plan.steps)
-    looks = [_Look(prepared, name) for name in ("billing", "bucket", "disks", *_INSIDE)]
-    for checks in parallel_map(_Look.run, looks, threads=len(looks)):
-        found += checks
-    return found
+    cluster = [step for step in prepared.plan.steps if step.resource.kind == "cluster"]
+    ready = [step.action for step in cluster] in (["keep"], ["change"])
+
+    def look(name: str) -> list[Check]:
+        if name in _INSIDE and not ready:
+            return [Check(name, "skip", "The cluster is not ready.")]
+        try:
+            return list(_LOOKS[name](prepared)) or [Check(name, "pass")]
+        except KineticError as error:
+            return [_failed(name, error)]
+
+    return [*found, *chain.from_iterable(parallel_map(look, _LOOKS, threads=len(_LOOKS)))]
 
 
 def _options(settings: Settings, options: ClusterOptions) -> ClusterOptions:
@@ -112,120 +122,92 @@ def _of_step(step: Step) -> Check:
     return Check(step.resource.id, "pass")
 
 
-_INSIDE: Final = ("clock", "submit", "pools", "pods")
+def _billing(prepared: Prepared) -> Iterator[Check]:
+    from kinetic.provisioning.google.billing import is_billed
+
+    cloud = prepared.cloud
+    if BILLING not in cloud.enabled:
+        yield Check("billing", "skip", f"The API {BILLING} is not enabled.")
+        return
+    try:
+        billed = is_billed(cloud)
+    except CloudPermissionError as error:
+        yield Check("billing", "skip", error.message, error.hint or "")
+        return
+    if not billed:
+        page = f"https://console.cloud.google.com/billing/linkedaccount?project={cloud.project}"
+        yield Check("billing", "fail", "The project has no active billing account.", page)
 
 
-@dataclass(frozen=True)
-class _Look:
-    """A look at something beside the plan."""
+def _bucket(prepared: Prepared) -> Iterator[Check]:
+    from kinetic.provisioning.google.buckets import missing_on_bucket
 
-    prepared: Prepared
-    name: str
+    bucket = prepared.place.jobs_bucket
+    if prepared.actual.get(f"bucket {bucket}") is None:
+        return
+    missing = missing_on_bucket(prepared.cloud, bucket, _OBJECTS)
+    if missing:
+        member = prepared.cloud.member
+        yield Check(
+            "objects of jobs",
+            "fail",
+            f"You lack {', '.join(missing)} on gs://{bucket}.",
+            f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={member} "
+            f"--role={OBJECTS_ROLE}",
+        )
 
-    def run(self) -> list[Check]:
-        """Return what was seen; a failure is a check that failed."""
-        cluster = [s for s in self.prepared.plan.steps if s.resource.kind == "cluster"]
-        if self.name in _INSIDE and [s.action for s in cluster] not in (["keep"], ["change"]):
-            return [Check(self.name, "skip", "The cluster is not ready.")]
-        looks = {
-            "billing": self._billing,
-            "bucket": self._bucket,
-            "disks": self._disks,
-            "clock": self._clock,
-            "submit": self._submit,
-            "pools": self._pools,
-            "pods": self._pods,
-        }
-        try:
-            found = list(looks[self.name]())
-        except KineticError as error:
-            return [_failed(self.name, error)]
-        return found or [Check(self.name, "pass")]
 
-    def _billing(self) -> Iterator[Check]:
-        from kinetic.provisioning.google.billing import is_billed
+def _clock(prepared: Prepared) -> Iterator[Check]:
+    ahead = _inside(prepared).clock_ahead()
+    if abs(ahead) > _SKEW:
+        message = f"The clock of this machine differs from the cluster's by {abs(ahead):.0f} s."
+        yield Check("clock", "warn", message, "Synchronize it, for instance with chrony.")
 
-        cloud = self.prepared.cloud
-        if BILLING not in cloud.enabled:
-            yield Check("billing", "skip", f"The API {BILLING} is not enabled.")
-            return
-        try:
-            billed = is_billed(cloud)
-        except CloudPermissionError as error:
-            yield Check("billing", "skip", error.message, error.hint or "")
-            return
-        if not billed:
-            page = f"https://console.cloud.google.com/billing/linkedaccount?project={cloud.project}"
-            yield Check("billing", "fail", "The project has no active billing account.", page)
 
-    def _bucket(self) -> Iterator[Check]:
-        from kinetic.provisioning.google.buckets import missing_on_bucket
+def _submit(prepared: Prepared) -> Iterator[Check]:
+    _inside(prepared).check_submit()
+    yield from ()
 
-        bucket = self.prepared.place.jobs_bucket
-        if self.prepared.actual.get(f"bucket {bucket}") is None:
-            return
-        missing = missing_on_bucket(self.prepared.cloud, bucket, _OBJECTS)
-        if missing:
-            member = self.prepared.cloud.member
-            yield Check(
-                "objects of jobs",
-                "fail",
-                f"You lack {', '.join(missing)} on gs://{bucket}.",
-                f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={member} "
-                f"--role={OBJECTS_ROLE}",
+
+def _pools(prepared: Prepared) -> Iterator[Check]:
+    from kinetic.provisioning.pools import list_pools
+    from kinetic.provisioning.prices import known_prices
+    from kinetic.provisioning.quotas import low_quotas
+    from kinetic_k8s.reading.pools import idle_command, what_helps
+
+    cloud, place = prepared.cloud, prepared.place
+    pools = list_pools(_inside(prepared).settings)
+    try:
+        low = [low_quotas(cloud, place, each.pool.priorities) for each in pools]
+    except ProvisioningError as error:
+        yield Check("quotas of pools", "skip", error.message, error.hint or "")
+        low = [[]] * len(pools)
+    for status, quotas in zip(pools, low, strict=True):
+        name = f"pool {status.pool.name}"
+        for each in quotas:
+            message, _, fix = each.partition("; ")
+            yield Check(f"quota of {name}", "warn", message, fix)
+        if status.problem:
+            yield Check(name, "fail", status.problem, f"kinetic pool remove {status.pool.name}")
+        if status.nodes and not status.used_by:
+            known = known_prices(_inside(prepared).settings, ask=False).of(
+                status.pool.priorities[0]
             )
+            price = f"{known} for a slice" if known else "at an unknown price"
+            seen = f"{status.nodes} machines are billed and run no job, {price}."
+            yield Check(name, "warn", seen, idle_command(status) if status.pool.min_nodes else "")
+        waits, remedy = what_helps(status)
+        if waits and not status.problem:
+            yield Check(name, "warn", waits, remedy)
 
-    def _disks(self) -> Iterator[Check]:
-        return left_disks(self.prepared)
 
-    def _clock(self) -> Iterator[Check]:
-        ahead = self._inside.clock_ahead()
-        if abs(ahead) > _SKEW:
-            message = f"The clock of this machine differs from the cluster's by {abs(ahead):.0f} s."
-            yield Check("clock", "warn", message, "Synchronize it, for instance with chrony.")
+def _pods(prepared: Prepared) -> Iterator[Check]:
+    for name, diagnosis in _inside(prepared).waiting_pods():
+        yield Check(f"pod {name}", "warn", diagnosis.reason, diagnosis.remedy)
 
-    def _submit(self) -> Iterator[Check]:
-        self._inside.check_submit()
-        return iter(())
 
-    def _pools(self) -> Iterator[Check]:
-        from kinetic.provisioning.pools import list_pools
-        from kinetic.provisioning.prices import known_prices
-        from kinetic.provisioning.quotas import low_quotas
-        from kinetic_k8s.reading.pools import idle_command, what_helps
-
-        cloud, place = self.prepared.cloud, self.prepared.place
-        pools = list_pools(self._inside.settings)
-        try:
-            low = [low_quotas(cloud, place, each.pool.priorities) for each in pools]
-        except ProvisioningError as error:
-            yield Check("quotas of pools", "skip", error.message, error.hint or "")
-            low = [[]] * len(pools)
-        for status, quotas in zip(pools, low, strict=True):
-            name = f"pool {status.pool.name}"
-            for each in quotas:
-                message, _, fix = each.partition("; ")
-                yield Check(f"quota of {name}", "warn", message, fix)
-            if status.problem:
-                yield Check(name, "fail", status.problem, f"kinetic pool remove {status.pool.name}")
-            if status.nodes and not status.used_by:
-                known = known_prices(self._inside.settings, ask=False).of(status.pool.priorities[0])
-                price = f"{known} for a slice" if known else "at an unknown price"
-                seen = f"{status.nodes} machines are billed and run no job, {price}."
-                yield Check(
-                    name, "warn", seen, idle_command(status) if status.pool.min_nodes else ""
-                )
-            waits, remedy = what_helps(status)
-            if waits and not status.problem:
-                yield Check(name, "warn", waits, remedy)
-
-    def _pods(self) -> Iterator[Check]:
-        for name, diagnosis in self._inside.waiting_pods():
-            yield Check(f"pod {name}", "warn", diagnosis.reason, diagnosis.remedy)
-
-    @property
-    def _inside(self) -> InsideEdge:
-        return cast("InsideEdge", self.prepared.edges["access"])
+def _inside(prepared: Prepared) -> InsideEdge:
+    return cast("InsideEdge", prepared.edges["access"])
 
 
 def left_disks(prepared: Prepared) -> Iterator[Check]:
@@ -245,6 +227,11 @@ def left_disks(prepared: Prepared) -> Iterator[Check]:
             f"{size} GB in {zone}, which nothing uses, about ${size / 10:.0f} a month.",
             f"gcloud compute disks delete {name} --zone={zone} --project={prepared.place.project}",
         )
+
+
+_INSIDE: Final[Looks] = {"clock": _clock, "submit": _submit, "pools": _pools, "pods": _pods}
+_LOOKS: Final[Looks] = {"billing": _billing, "bucket": _bucket, "disks": left_disks, **_INSIDE}
+"""By name, what is looked at beside the plan; a look that sees nothing has passed."""
 
 
 def _failed(name: str, error: KineticError) -> Check:

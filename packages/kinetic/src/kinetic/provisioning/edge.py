@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from kinetic.provisioning.plan import Action, Actual, Resource
 
+if TYPE_CHECKING:
+    from kinetic.provisioning.google.cloud import Cloud
+
 MARK: Final = "kinetic-cluster"
 """The label of what Kinetic made; its value is the name of the cluster."""
-
-
-def description_of(cluster: str) -> str:
-    """Return the description by which Kinetic knows again what it made and cannot label."""
-    return f"Made by Kinetic for the cluster {cluster}."
-
-
 Needs = Mapping[str, tuple[str, ...]]
 """By action, the permissions in the project."""
 
@@ -31,6 +27,13 @@ class Edge:
     """The settings that cannot be changed."""
     service: ClassVar[str] = ""
     needs: ClassVar[Needs] = {}
+
+    def __init__(self, cloud: Cloud, cluster: str = "") -> None:
+        """Take the project, and the name of the cluster by which what is made is marked."""
+        self._cloud = cloud
+        self._name = cluster
+        self._mark = f"Made by Kinetic for the cluster {cluster}."
+        """The description by which Kinetic knows again what it made and cannot label."""
 
     def service_of(self, resource: Resource) -> str:  # noqa: ARG002
         """Return the API without which nothing of the kind exists; empty: that is always enabled."""

@@ -7,8 +7,7 @@ from typing import ClassVar
 from google.api_core import exceptions
 from google.cloud import iam_admin_v1
 
-from kinetic.provisioning.edge import Edge, Needs, description_of
-from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.edge import Edge, Needs
 from kinetic.provisioning.plan import Actual, Resource
 
 
@@ -20,10 +19,6 @@ class AccountsEdge(Edge):
         "create": ("iam.serviceAccounts.create", "iam.serviceAccounts.get"),
         "delete": ("iam.serviceAccounts.delete",),
     }
-
-    def __init__(self, cloud: Cloud, cluster: str) -> None:
-        self._cloud = cloud
-        self._mark = description_of(cluster)
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the account."""

@@ -36,8 +36,7 @@ class BucketsEdge(Edge):
 
     def __init__(self, cloud: Cloud, cluster: str, *, contents: bool = False) -> None:
         """Take the project and the name of the cluster; with *contents*, `read` says whether a bucket holds objects."""
-        self._cloud = cloud
-        self._cluster = cluster
+        super().__init__(cloud, cluster)
         self._contents = contents
 
     def read(self, resource: Resource) -> Actual | None:
@@ -75,7 +74,7 @@ class BucketsEdge(Edge):
                 ),
             },
             # Who guesses the name of a bucket may make it, with these labels, in another project.
-            ours=found.labels.get(MARK) == self._cluster
+            ours=found.labels.get(MARK) == self._name
             and str(found.project_number) == self._cloud.number,
             detail="it holds objects" if objects else "",
         )
@@ -139,7 +138,7 @@ class BucketsEdge(Edge):
 
     def _set(self, bucket: Any, resource: Resource) -> None:
         wanted = resource.settings
-        bucket.labels = {**(bucket.labels or {}), MARK: self._cluster}
+        bucket.labels = {**(bucket.labels or {}), MARK: self._name}
         bucket.iam_configuration.uniform_bucket_level_access_enabled = wanted["uniform_access"]
         bucket.iam_configuration.public_access_prevention = wanted["public_access"]
         kept = bucket.soft_delete_policy.retention_duration_seconds or 0

@@ -11,7 +11,6 @@ from google.cloud import container_v1
 
 from kinetic.provisioning.desired import checked_region
 from kinetic.provisioning.edge import MARK, Edge, Needs
-from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource, State
 from kinetic_k8s.accelerators.gpus import GPU_TYPES
 from kinetic_k8s.accelerators.tpus import TPU_GENERATIONS
@@ -52,9 +51,6 @@ class ClustersEdge(Edge):
         "delete": ("container.clusters.delete",),
     }
     fixed = frozenset({"autopilot", "network", "subnetwork", "private_nodes", "account", "fuse"})
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the cluster."""

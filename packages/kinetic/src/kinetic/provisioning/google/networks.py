@@ -9,7 +9,7 @@ from typing import Any, Final
 from google.api_core import exceptions
 from google.auth.transport.requests import AuthorizedSession
 
-from kinetic.provisioning.edge import Edge, description_of
+from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Action, Actual, Resource
 
@@ -123,9 +123,8 @@ class NetworksEdge(Edge):
     fixed = frozenset({"network", "range", "private_google_access"})
 
     def __init__(self, cloud: Cloud, cluster: str) -> None:
-        self._cloud = cloud
+        super().__init__(cloud, cluster)
         self._compute = Compute(cloud)
-        self._mark = description_of(cluster)
 
     def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:
         """Return the permissions in the project that *action* needs."""

@@ -22,10 +22,6 @@ class RepositoriesEdge(Edge):
         "delete": ("artifactregistry.repositories.delete",),
     }
 
-    def __init__(self, cloud: Cloud, cluster: str) -> None:
-        self._cloud = cloud
-        self._cluster = cluster
-
     def read(self, resource: Resource) -> Actual | None:
         """Return the repository, with the days after which images are deleted."""
         found = self._get(resource)
@@ -35,7 +31,7 @@ class RepositoriesEdge(Edge):
         age = old.condition.older_than if old else None
         days = age.days if age else None
         return Actual(
-            settings={"delete_after_days": days}, ours=found.labels.get(MARK) == self._cluster
+            settings={"delete_after_days": days}, ours=found.labels.get(MARK) == self._name
         )
 
     def create(self, resource: Resource) -> None:
@@ -84,7 +80,7 @@ class RepositoriesEdge(Edge):
         return artifactregistry_v1.Repository(
             format_="DOCKER",
             description="Images of Kinetic.",
-            labels={MARK: self._cluster},
+            labels={MARK: self._name},
             cleanup_policies={"old": old},
         )
 

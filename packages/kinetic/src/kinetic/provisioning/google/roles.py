@@ -29,7 +29,7 @@ class RolesEdge(Edge):
     """
 
     def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
+        super().__init__(cloud)
         # A policy is read and written as a whole: of two writers at once, one would have to try again.
         self._writing = defaultdict[str, threading.Lock](threading.Lock)
 

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from google.cloud import service_usage_v1
 
 from kinetic.provisioning.edge import Edge, Needs
-from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource
 
 _MOST: Final = 20
@@ -18,9 +17,6 @@ class ServicesEdge(Edge):
     """Enables APIs; never disables one, because others may use it."""
 
     needs: ClassVar[Needs] = dict.fromkeys(("create", "change"), ("serviceusage.services.enable",))
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
 
     def read(self, resource: Resource) -> Actual:
         """Return which of the APIs are enabled."""
