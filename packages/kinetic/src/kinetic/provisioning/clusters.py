@@ -196,23 +196,9 @@ def compare(
     from kinetic.provisioning.google.cloud import Cloud, check_project
     from kinetic.provisioning.google.networks import Compute
     from kinetic.provisioning.google.places import check_place
-    from kinetic.provisioning.pools import new_pool
 
-    if unknown := {*options.addons} - {*ADDONS}:
-        raise ConfigurationError(
-            f"There is no add-on {min(unknown)!r}.", hint=f"These exist: {', '.join(ADDONS)}."
-        )
-    # Names of one accelerator are one pool.
-    accelerators: dict[Priority, str] = {}
-    for name in options.accelerators:
-        accelerators.setdefault(new_pool(name).priorities[0], name)
-    options = replace(options, accelerators=tuple(accelerators.values()))
     namespaces = namespaces_of(options.namespaces or [settings.namespace.value])
-    # An IAM policy has addresses in lower case, and Kubernetes compares the case.
-    users = (u.lower() if u.startswith(("user:", "group:")) else u for u in options.users)
-    options = replace(options, users=tuple(dict.fromkeys(users)))
-    for user in options.users:
-        user_bindings(namespaces[0], user)  # Refuses what cannot be bound.
+    options, priorities = _checked(options, namespaces)
     project = check_project(settings.project.value)
     place = place_of(
         project, settings.zone.value, settings.cluster.value, standard=options.standard
@@ -232,26 +218,47 @@ def compare(
         unread.add(resource.id)
         failed(resource, error)
 
-    def look(what: str) -> Any:
-        if what == "machines":
-            if COMPUTE in cloud.enabled:
-                check_place(Compute(cloud), place, accelerators, settings.zone.value)
-            return None
-        if what == "elsewhere":
-            return _elsewhere(cloud, edges, place)
-        return _read(cloud, edges, wanted[1:], fail)
+    def check_machines() -> None:
+        if COMPUTE in cloud.enabled:
+            check_place(Compute(cloud), place, priorities, settings.zone.value)
 
-    looks = parallel_map(look, ("machines", "elsewhere", "resources"), threads=3)
-    actual = {apis.id: enabled, **looks[2]}
+    looks: list[Callable[[], Any]] = [
+        check_machines,
+        lambda: _elsewhere(cloud, edges, place),
+        lambda: _read(cloud, edges, wanted[1:], fail),
+    ]
+    _, elsewhere, found = parallel_map(lambda look: look(), looks, threads=len(looks))
+    actual = {apis.id: enabled, **found}
     plan = plan_up(
         # Of what hangs on something that could not be read, nothing is known.
         [each for each in wanted if unread.isdisjoint((each.id, each.settings.get("on")))],
         actual,
         {kind: edge.fixed for kind, edge in edges.items()},
     )
-    plan = Plan(plan.steps, (*looks[1], *plan.problems))
-    lease = lease_of(place, "kinetic up")
-    return Prepared(place, plan, actual, cloud, edges, lease)
+    plan = Plan(plan.steps, (*elsewhere, *plan.problems))
+    return Prepared(place, plan, actual, cloud, edges, lease_of(place, "kinetic up"))
+
+
+def _checked(
+    options: ClusterOptions, namespaces: Sequence[str]
+) -> tuple[ClusterOptions, list[Priority]]:
+    """Return *options* with each pool and each user once, and the machines of the pools."""
+    from kinetic.provisioning.pools import new_pool
+
+    if unknown := {*options.addons} - {*ADDONS}:
+        raise ConfigurationError(
+            f"There is no add-on {min(unknown)!r}.", hint=f"These exist: {', '.join(ADDONS)}."
+        )
+    # Names of one accelerator are one pool.
+    accelerators: dict[Priority, str] = {}
+    for name in options.accelerators:
+        accelerators.setdefault(new_pool(name).priorities[0], name)
+    # An IAM policy has addresses in lower case, and Kubernetes compares the case.
+    lowered = (u.lower() if u.startswith(("user:", "group:")) else u for u in options.users)
+    users = tuple(dict.fromkeys(lowered))
+    for user in users:
+        user_bindings(namespaces[0], user)  # Refuses what cannot be bound.
+    return replace(options, accelerators=(*accelerators.values(),), users=users), [*accelerators]
 
 
 def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float = POLL) -> Prepared:
@@ -384,16 +391,16 @@ def _read(
 
 def _elsewhere(cloud: Cloud, edges: Edges, place: ClusterPlace) -> list[Problem]:
     """Return the problem that a cluster of this name is somewhere else: it would share all names with this one."""
-    others = [each for each in _locations(cloud, edges, place) if each != place.location]
-    if not others:
-        return []
-    return [
-        Problem(
-            f"The project has a cluster {place.cluster!r} in {others[0]}, and {place.location} was asked for.",
-            f"Name its place with --zone {others[0]}{' --standard' * (others[0].count('-') > 1)}, or choose another "
-            "name with --cluster.",
-        )
-    ]
+    for there in _locations(cloud, edges, place):
+        if there != place.location:
+            return [
+                Problem(
+                    f"The project has a cluster {place.cluster!r} in {there}, and {place.location} was asked for.",
+                    f"Name its place with --zone {there}{' --standard' * (there.count('-') > 1)}, or choose another "
+                    "name with --cluster.",
+                )
+            ]
+    return []
 
 
 def _where(cloud: Cloud, edges: Edges, place: ClusterPlace) -> ClusterPlace:
@@ -412,10 +419,11 @@ def _where(cloud: Cloud, edges: Edges, place: ClusterPlace) -> ClusterPlace:
 
 
 def _locations(cloud: Cloud, edges: Edges, place: ClusterPlace, *, ours: bool = False) -> list[str]:
+    """Return where the project has clusters of this name; *ours*: only those that Kinetic made."""
     clusters = cast("ClustersEdge", edges["cluster"])
-    if clusters.service not in cloud.enabled:
-        return []
-    return clusters.locations(place.cluster, ours=ours)
+    found = clusters.found() if clusters.service in cloud.enabled else []
+    named = [each for each in found if each.name == place.cluster]
+    return sorted(each.location for each in named if each.ours or not ours)
 
 
 def _members(cloud: Cloud, edges: Edges, place: ClusterPlace) -> tuple[list[str], list[str]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from kinetic.backends.gke.images.builders import Place
 from kinetic.errors import ConfigurationError
@@ -203,10 +202,10 @@ def resources_of(
 ) -> list[Resource]:
     """Return everything that is made, each after what it needs. *number* is that of the project."""
     apis = services_of(place.project)
-    builds = _bucket(place, place.builds_bucket, soft_delete_days=0, expiry=BUILDS_EXPIRY)
+    builds = _bucket(place, place.builds_bucket, apis.id, soft_delete_days=0, expiry=BUILDS_EXPIRY)
     # The lease of `up` is in this bucket. So it is made first, and deleted last.
     first = (apis.id, builds.id)
-    jobs = _bucket(place, place.jobs_bucket, soft_delete_days=7, expiry=EXPIRY, after=first)
+    jobs = _bucket(place, place.jobs_bucket, *first, soft_delete_days=7, expiry=EXPIRY)
     repository = Resource(
         kind="repository",
         name=place.repository,
@@ -238,6 +237,14 @@ def resources_of(
         )
         for namespace in namespaces
     ]
+    # What lets somebody submit jobs; what the user may do in the cluster is made there.
+    rights = [
+        (OBJECTS_ROLE, builds),
+        (OBJECTS_ROLE, jobs),
+        ("roles/artifactregistry.writer", repository),
+        ("roles/iam.serviceAccountUser", builders),
+        *((role, None) for role in USER_ROLES),
+    ]
     return [
         apis,
         *(builds, jobs, repository, nodes, builders),
@@ -245,79 +252,54 @@ def resources_of(
         *roles,
         cluster,
         *jobs_roles,
-        *chain.from_iterable(
-            _rights(user, (builds, jobs, repository, builders), first) for user in options.users
-        ),
+        *(_role(role, user, on, first) for user in options.users for role, on in rights),
         *_inside(options, namespaces, cluster),
     ]
-
-
-def _rights(
-    user: str, places: tuple[Resource, Resource, Resource, Resource], first: tuple[str, ...]
-) -> Iterator[Resource]:
-    """Return what lets *user* submit jobs; what the user may do in the cluster is made there."""
-    builds, jobs, repository, builders = places
-    for role, on in (
-        (OBJECTS_ROLE, builds),
-        (OBJECTS_ROLE, jobs),
-        ("roles/artifactregistry.writer", repository),
-        ("roles/iam.serviceAccountUser", builders),
-    ):
-        yield _role(role, user, on, first)
-    for role in USER_ROLES:
-        yield _role(role, user, None, first)
 
 
 def _bucket(
     place: ClusterPlace,
     name: str,
-    *,
+    *after: str,
     soft_delete_days: int,
     expiry: tuple[tuple[str, int], ...],
-    after: tuple[str, ...] | None = None,
 ) -> Resource:
-    return Resource(
-        kind="bucket",
-        name=name,
-        settings={
-            "location": place.region.upper(),
-            "uniform_access": True,
-            "public_access": "enforced",
-            "soft_delete_days": soft_delete_days,
-            "delete_after_days": expiry,
-        },
-        after=(services_of(place.project).id,) if after is None else after,
-        kept=DATA if name == place.jobs_bucket else "",
-    )
+    settings = {
+        "location": place.region.upper(),
+        "uniform_access": True,
+        "public_access": "enforced",
+        "soft_delete_days": soft_delete_days,
+        "delete_after_days": expiry,
+    }
+    kept = DATA if name == place.jobs_bucket else ""
+    return Resource(kind="bucket", name=name, settings=settings, after=after, kept=kept)
 
 
 def _networks(
     place: ClusterPlace, options: ClusterOptions, first: tuple[str, ...]
 ) -> tuple[Resource, ...]:
-    region = f"regions/{place.region}"
-    if options.network is not None:
-        subnetwork = options.subnetwork or options.network
-        return tuple(
-            Resource(kind=kind, name=name, given=True)
-            for kind, name in (
-                ("network", f"global/networks/{options.network}"),
-                ("subnetwork", f"{region}/subnetworks/{subnetwork}"),
-            )
+    region, theirs = f"regions/{place.region}", options.network
+    name = f"global/networks/{theirs or place.network}"
+    sub = f"{region}/subnetworks/{options.subnetwork or theirs or place.network}"
+    if theirs is not None:
+        return (
+            Resource(kind="network", name=name, given=True),
+            Resource(kind="subnetwork", name=sub, given=True),
         )
-    network = Resource(kind="network", name=f"global/networks/{place.network}", after=first)
-    subnetwork_ = Resource(
+    network = Resource(kind="network", name=name, after=first)
+    subnetwork = Resource(
         kind="subnetwork",
-        name=f"{region}/subnetworks/{place.network}",
-        settings={"network": network.name, "range": _RANGE, "private_google_access": True},
+        name=sub,
+        settings={"network": name, "range": _RANGE, "private_google_access": True},
         after=(network.id, *first),
     )
     router = Resource(
         kind="router",
         name=f"{region}/routers/{place.network}",
-        settings={"network": network.name, "nat": True},
+        settings={"network": name, "nat": True},
         after=(network.id, *first),
     )
-    return network, subnetwork_, router
+    return network, subnetwork, router
 
 
 def _cluster(
@@ -349,57 +331,45 @@ def _cluster(
 def _inside(
     options: ClusterOptions, namespaces: Sequence[str], cluster: Resource
 ) -> list[Resource]:
+    def inside(kind: str, name: str, settings: Mapping[str, Any], *after: Resource) -> Resource:
+        needed = tuple(each.id for each in (cluster, *after))
+        return Resource(
+            kind=kind, name=name, settings=settings, after=needed, inside=True, adopted=True
+        )
+
     asked = [release for name, release in ADDONS.items() if name in options.addons]
     addons: list[Resource] = []
     # Kueue is the last one: until it runs, it lets no other controller start.
     for each in [JOBSET] * options.jobset + asked:
-        addons.append(
-            Resource(
-                kind=each.name,
-                name=each.version,
-                settings={"version": each.version},
-                after=(cluster.id, *(one.id for one in addons[-1:])),
-                inside=True,
-                adopted=True,
-            )
+        addons.append(inside(each.name, each.version, {"version": each.version}, *addons[-1:]))
+    access = {
+        each: inside(
+            "access", f"for jobs in the namespace {each}", {"namespace": each, "rules": RULES}
         )
-    access = [
-        ("access", f"for jobs in the namespace {each}", {"namespace": each, "rules": RULES})
         for each in namespaces
-    ]
-    access += [
-        (
+    }
+    # Bindings name the roles that come with the access of jobs.
+    users = [
+        inside(
             "users",
             f"{user} in the namespace {each}",
             {"namespace": each, "member": user, "rules": RULES},
+            access[each],
         )
         for each in namespaces
         for user in options.users
     ]
-    pools = [("pool", each, dict[str, str]()) for each in options.accelerators]
-    # Bindings name the roles that come with the access of jobs.
-    before = {"users": tuple(f"{kind} {name}" for kind, name, _ in access if kind == "access")}
-    others = [
-        Resource(
-            kind=kind,
-            name=name,
-            settings=settings,
-            after=(cluster.id, *before.get(kind, ())),
-            inside=True,
-            adopted=True,
-        )
-        for kind, name, settings in (*access, *pools)
-    ]
-    return [*addons, *others]
+    pools = [inside("pool", each, {}) for each in options.accelerators]
+    return [*addons, *access.values(), *users, *pools]
 
 
 def _role(
     role: str, who: Resource | str, on: Resource | None, after: tuple[str, ...] = ()
 ) -> Resource:
-    member = who if isinstance(who, str) else f"serviceAccount:{who.name}"
-    short = member.partition("/subject/")[2] or member
-    if not isinstance(who, str):
-        short = who.name.partition("@")[0]
+    if isinstance(who, str):
+        member, short = who, who.partition("/subject/")[2] or who
+    else:
+        member, short = f"serviceAccount:{who.name}", who.name.partition("@")[0]
     where = "project" if on is None else on.id
     needed = [each for each in (who, on) if isinstance(each, Resource)]
     return Resource(

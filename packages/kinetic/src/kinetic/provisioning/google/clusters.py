@@ -79,14 +79,6 @@ class ClustersEdge(Edge):
             detail=f"{found.status.name} {found.status_message}".strip(),
         )
 
-    def locations(self, name: str, *, ours: bool = False) -> list[str]:
-        """Return where the project has clusters of this name; *ours*: only those that Kinetic made."""
-        return sorted(
-            found.location
-            for found in self.found()
-            if found.name == name and (found.ours or not ours)
-        )
-
     def found(self) -> list[FoundCluster]:
         """Return the clusters of the project."""
         everywhere = f"projects/{self._cloud.project}/locations/-"
