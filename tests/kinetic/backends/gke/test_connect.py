@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def cluster_in(target: Target | None, folder: Path, **variables: str) -> Identity:
     settings = resolve({"home": str(folder)}, environ=variables, user_home=folder)
-    cluster, _ = find_cluster(target or Target.in_settings(settings), settings, variables)
+    cluster, _ = find_cluster(settings, target, variables)
     return cluster.identity
 
 

@@ -89,12 +89,10 @@ def diagnose(
 def _options(settings: Settings, options: ClusterOptions) -> ClusterOptions:
     """Return *options* with the zone or region, and the network, that the cluster of the settings has."""
     from kinetic.backends.gke.connect import find_cluster
-    from kinetic.settings.settings import environment
     from kinetic.target import Target
 
-    target = replace(Target.in_settings(settings), kube_context=None)
     try:
-        _, gke = find_cluster(target, settings, environment())
+        _, gke = find_cluster(settings, replace(Target.in_settings(settings), kube_context=None))
     except KineticError:
         return options
     if gke is None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.plan import Actual, Resource, State
-from kinetic.settings.settings import Setting, Settings, environment
-from kinetic.target import Target
+from kinetic.settings.settings import Setting, Settings
 from kinetic_k8s.manifests.releases import ADDONS, JOBSET, Release
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ class Connection:
 
         with self._connecting:
             if self._found is None:
-                target = Target.in_settings(self.settings)
-                self._found, _ = find_cluster(target, self.settings, environment())
+                self._found, _ = find_cluster(self.settings)
             return self._found
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InvalidRequestError
 from kinetic.provisioning.clusters import POLL, Prepared, lease_of
-from kinetic.provisioning.desired import ClusterPlace, checked_region
+from kinetic.provisioning.desired import ClusterPlace
 from kinetic.provisioning.plan import Plan, Problem, Resource, plan_up
 from kinetic.provisioning.pools import PoolOptions, changed, check, new_pool
 from kinetic.provisioning.quotas import warn_of_quotas
@@ -65,25 +65,9 @@ def prepare_node_pools(
     from kinetic.provisioning.google.node_pools import NodePoolsEdge
     from kinetic.provisioning.google.places import check_place
 
-    draft = new_pool(accelerator, name=name)
-    what = draft.accelerator
-    if name is None:
-        draft = replace(draft, name=draft.name.replace("kinetic-", "kinetic-np-", 1))
-    if isinstance(what, Cpu):
-        raise InvalidRequestError(
-            "A node pool has machines of one type, and cpu names none.",
-            hint=f"Choose the type: {pool_command(what)}",
-        )
-    if options.fallback:
-        raise InvalidRequestError(
-            "A node pool has machines of one kind, which nothing stands in for.",
-            hint="Leave --fallback out, or --node-pool; or add a second node pool.",
-        )
-    check(changed(draft, options))
-    _counts_of(draft, options)  # Before anything is asked of Google.
+    draft = _draft(accelerator, options, name)
     check_project(settings.project.value)
-    target = replace(Target.in_settings(settings), kube_context=None)
-    _, gke = find_cluster(target, settings, environment())
+    _, gke = find_cluster(settings, replace(Target.in_settings(settings), kube_context=None))
     assert gke is not None, "it was found by its project"
     if gke.autopilot:
         raise InvalidRequestError(
@@ -93,23 +77,18 @@ def prepare_node_pools(
     pool, names, limits = _wanted(draft, options, gke)
     priority = pool.priorities[0]
     cloud = Cloud(gke.project, environment(), poll=poll)
-    region = ClusterPlace(
-        project=gke.project, location=checked_region(gke.location), cluster=gke.name
-    )
+    place = ClusterPlace(project=gke.project, location=gke.location, cluster=gke.name)
+    region = replace(place, location=place.region)  # Other zones of it will do.
     zones = check_place(Compute(cloud), region, [priority], settings.zone.value)
     zone = next((each for each in (settings.zone.value, gke.location) if each in zones), zones[0])
-    warn_of_quotas(replace(region, location=zone), [priority])
+    warn_of_quotas(replace(place, location=zone), [priority])
     edge = NodePoolsEdge(cloud, zone)
     wanted: list[Resource] = []
     for each, (least, most) in zip(names, limits, strict=True):
-        wanted.append(
-            Resource(
-                kind="node pool",
-                name=f"{gke.location}/{gke.name}/{each}",
-                settings={"machines": str(priority), "min_nodes": least, "max_nodes": most},
-                after=tuple(one.id for one in wanted[-1:]),  # GKE makes one at a time.
-            )
-        )
+        path = f"{gke.location}/{gke.name}/{each}"
+        machines = {"machines": str(priority), "min_nodes": least, "max_nodes": most}
+        after = tuple(one.id for one in wanted[-1:])  # GKE makes one at a time.
+        wanted.append(Resource(kind="node pool", name=path, settings=machines, after=after))
     actual = {each.id: edge.read(each) for each in wanted}
     plan = plan_up(wanted, actual, {"node pool": edge.fixed})
     problems = [each.message for each in plan.problems]
@@ -120,9 +99,28 @@ def prepare_node_pools(
     ]
     hint = "Choose another name with --name, or remove it with: kinetic pool remove NAME"
     plan = Plan(plan.steps, tuple(Problem(each, hint) for each in problems))
-    place = replace(region, location=gke.location)
     lease = lease_of(place, "kinetic pool add")
     return Prepared(place, plan, actual, cloud, {"node pool": edge}, lease)
+
+
+def _draft(accelerator: str, options: PoolOptions, name: str | None) -> Pool:
+    """Return the pool without its options; refuse what no node pool can be before anything is asked of Google."""
+    draft = new_pool(accelerator, name=name)
+    if name is None:
+        draft = replace(draft, name=draft.name.replace("kinetic-", "kinetic-np-", 1))
+    if isinstance(draft.accelerator, Cpu):
+        raise InvalidRequestError(
+            "A node pool has machines of one type, and cpu names none.",
+            hint=f"Choose the type: {pool_command(draft.accelerator)}",
+        )
+    if options.fallback:
+        raise InvalidRequestError(
+            "A node pool has machines of one kind, which nothing stands in for.",
+            hint="Leave --fallback out, or --node-pool; or add a second node pool.",
+        )
+    check(changed(draft, options))
+    _counts_of(draft, options)
+    return draft
 
 
 def _counts_of(pool: Pool, options: PoolOptions) -> tuple[int | None, int | None]:

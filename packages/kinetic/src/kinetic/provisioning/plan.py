@@ -98,7 +98,12 @@ def plan_up(
         found = actual.get(resource.id)
         if resource.given:
             if found is None:
-                problems.append(_missing(resource))
+                problems.append(
+                    Problem(
+                        f"There is no {resource.kind} {resource.name}.",
+                        "Check its name and its region. Without --network, Kinetic makes a network of its own.",
+                    )
+                )
             continue
         if found is not None and not found.ours and not resource.adopted:
             problems.append(foreign(resource, found))
@@ -198,13 +203,6 @@ def foreign(resource: Resource, found: Actual) -> Problem:
         f"The {resource.kind} {resource.name} exists, and Kinetic did not make it for this cluster"
         f"{f': {found.detail}' if found.detail else ''}.",
         "Choose another name for the cluster with --cluster, or remove it if nobody needs it.",
-    )
-
-
-def _missing(resource: Resource) -> Problem:
-    return Problem(
-        f"There is no {resource.kind} {resource.name}.",
-        "Check its name and its region. Without --network, Kinetic makes a network of its own.",
     )
 
 

@@ -322,8 +322,6 @@ def _pools_of(settings: Settings) -> tuple[ApiServer, GkeCluster | None, list[Ma
     """Return the cluster that *settings* name, what GKE knows of it, and its ComputeClasses that are Kinetic's."""
     from kinetic.backends.gke.checks import classes_in
     from kinetic.backends.gke.connect import find_cluster
-    from kinetic.settings.settings import environment
-    from kinetic.target import Target
 
-    cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
+    cluster, gke = find_cluster(settings)
     return cluster, gke, classes_in(cluster)

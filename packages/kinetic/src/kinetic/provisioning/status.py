@@ -50,12 +50,10 @@ def cluster_status(settings: Settings) -> ClusterStatus:
     from kinetic.backends.gke.checks import classes_in
     from kinetic.backends.gke.connect import find_cluster
     from kinetic.provisioning.pools import pools_in, workloads_in
-    from kinetic.settings.settings import environment
-    from kinetic.target import Target
     from kinetic_k8s.manifests.releases import JOBSET
     from kinetic_k8s.reading.workloads import WorkloadView
 
-    cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
+    cluster, gke = find_cluster(settings)
 
     def classes_or_none() -> list[Manifest] | None:
         try:

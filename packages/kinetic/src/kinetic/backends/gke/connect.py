@@ -48,7 +48,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     from kinetic.settings.settings import environment
 
     variables = environment()
-    cluster, gke = find_cluster(target, settings, variables)
+    cluster, gke = find_cluster(settings, target, variables)
     _LATEST.append(cluster)
     home = Path(settings.home.value)
     store = open_at(location)
@@ -57,18 +57,24 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     return Services(store, backend, key_signer=key_signer)
 
 
-def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str]) -> Found:
-    """Return the cluster of *target*; what the target does not name is taken from *settings*.
+def find_cluster(
+    settings: Settings,
+    target: Target | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Found:
+    """Return the cluster of *target*; what that does not name, or all of it, is taken from *settings*.
 
     A context in the record of a job may not exist on this machine. Then the cluster is that of the settings.
 
     Raises:
         ConfigurationError, UnknownContextError, UnknownClusterError, ClusterError: See `connect`.
     """
+    from kinetic.settings.settings import environment
     from kinetic.target import Target, is_in_pod
     from kinetic_k8s.errors import UnknownContextError
 
-    here = Target.in_settings(settings)
+    variables, here = variables or environment(), Target.in_settings(settings)
+    target = target or here
     if target.kube_context is not None:
         try:
             return _by_context(target.kube_context, target.namespace, variables)

@@ -146,8 +146,14 @@ class BucketsEdge(Edge):
             kept, wanted["soft_delete_days"] * 86400
         )
         known = _patterns(bucket)
-        missing = [each for each in wanted["delete_after_days"] if each[0] not in known]
-        bucket.lifecycle_rules = [*map(dict, bucket.lifecycle_rules), *map(_rule, missing)]
+        for pattern, days in wanted["delete_after_days"]:
+            name = (
+                {"matches_suffix": [pattern[1:]]}
+                if pattern[0] == "*"
+                else {"matches_prefix": [pattern]}
+            )
+            if pattern not in known:
+                bucket.add_lifecycle_delete_rule(age=days, **name)
 
     @property
     def client(self) -> storage.Client:
@@ -179,14 +185,6 @@ def missing_on_bucket(cloud: Cloud, bucket: str, permissions: Sequence[str]) -> 
         ),
     )
     return [each for each in permissions if each not in (granted or ())]
-
-
-def _rule(expiry: tuple[str, int]) -> dict[str, Any]:
-    pattern, days = expiry
-    matches = (
-        {"matchesSuffix": [pattern[1:]]} if pattern[0] == "*" else {"matchesPrefix": [pattern]}
-    )
-    return {"action": {"type": "Delete"}, "condition": {"age": days, **matches}}
 
 
 def _patterns(bucket: Any) -> set[str]:
