@@ -56,7 +56,11 @@ def command(ctx: click.Context, way: Way | None, yes: bool) -> None:
         way = cast("Way", chosen)
     app.target.given["project"] = project
     if way == "create":
-        app.target.given["zone"] = _create(app, yes=yes)
+        from kinetic.provisioning.clusters import prepare_up
+
+        prepared = prepare_up(app.settings())
+        carry_out(app.output, prepared, app.settings(), "Make it?", yes=yes)
+        app.target.given["zone"] = prepared.place.location
     else:
         cluster = _cluster(app, clusters)
         app.target.given |= {"cluster": cluster.name, "zone": cluster.location}
@@ -108,15 +112,6 @@ def _cluster(app: App, clusters: list[FoundCluster]) -> FoundCluster:
         if names
         else "Make one with: kinetic init --create",
     )
-
-
-def _create(app: App, *, yes: bool) -> str:
-    """Make the cluster of the settings; return its location."""
-    from kinetic.provisioning.clusters import prepare_up
-
-    prepared = prepare_up(app.settings())
-    carry_out(app.output, prepared, app.settings(), "Make it?", yes=yes)
-    return prepared.place.location
 
 
 def _keep(app: App) -> None:

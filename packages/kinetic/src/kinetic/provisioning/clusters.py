@@ -236,7 +236,9 @@ def compare(
         {kind: edge.fixed for kind, edge in edges.items()},
     )
     plan = Plan(plan.steps, (*elsewhere, *plan.problems))
-    return Prepared(place, plan, actual, cloud, edges, lease_of(place, "kinetic up"))
+    return Prepared(
+        place, plan, actual, cloud, edges, ProvisioningLease(place.builds_bucket, "kinetic up")
+    )
 
 
 def _checked(
@@ -298,7 +300,9 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
         for step in plan.steps
     ]
     plan = replace(plan, steps=tuple(steps))
-    prepared = Prepared(place, plan, actual, cloud, edges, lease_of(place, "kinetic down"))
+    prepared = Prepared(
+        place, plan, actual, cloud, edges, ProvisioningLease(place.builds_bucket, "kinetic down")
+    )
     _check_permissions(prepared)
     return prepared
 
@@ -469,10 +473,3 @@ def _check_permissions(prepared: Prepared) -> None:
             missing,
             cloud,
         )
-
-
-def lease_of(place: ClusterPlace, what: str) -> ProvisioningLease:
-    """Return the lease of a cluster for the command *what*."""
-    return ProvisioningLease(
-        lambda: open_store(parse_location(f"gs://{place.builds_bucket}")), what
-    )

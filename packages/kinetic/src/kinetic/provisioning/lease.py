@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from typing import Final
@@ -19,7 +18,8 @@ from kinetic_payload.errors import (
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.claim import Lease
 from kinetic_payload.records.encode import encode, fields_of
-from kinetic_payload.stores.store import ABSENT, Store
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import ABSENT, Store, parse_location
 
 NAME: Final = "provisioning/lease.json"
 SECONDS: Final = 60.0
@@ -29,16 +29,16 @@ SECONDS: Final = 60.0
 class ProvisioningLease:
     """The lease of a cluster; whoever holds it renews it every few seconds."""
 
-    def __init__(self, open_builds: Callable[[], Store], what: str) -> None:
-        """Take what opens the builds bucket, and the command that holds the lease."""
-        self._open = open_builds
+    def __init__(self, bucket: str, what: str) -> None:
+        """Take the builds bucket, which may not exist yet, and the command that holds the lease."""
+        self._bucket = bucket
         self._what = what
         self._generation: int | None = None
         self._renewed = 0.0
 
     @cached_property
     def _store(self) -> Store:
-        return self._open()
+        return open_store(parse_location(f"gs://{self._bucket}"))
 
     def acquire(self) -> None:
         """Take the lease; again, it has no effect.

@@ -15,8 +15,9 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InvalidRequestError
-from kinetic.provisioning.clusters import POLL, Prepared, lease_of
+from kinetic.provisioning.clusters import POLL, Prepared
 from kinetic.provisioning.desired import ClusterPlace
+from kinetic.provisioning.lease import ProvisioningLease
 from kinetic.provisioning.plan import Plan, Problem, Resource, plan_up
 from kinetic.provisioning.pools import PoolOptions, changed, check, new_pool
 from kinetic.provisioning.quotas import warn_of_quotas
@@ -99,7 +100,7 @@ def prepare_node_pools(
     ]
     hint = "Choose another name with --name, or remove it with: kinetic pool remove NAME"
     plan = Plan(plan.steps, tuple(Problem(each, hint) for each in problems))
-    lease = lease_of(place, "kinetic pool add")
+    lease = ProvisioningLease(place.builds_bucket, "kinetic pool add")
     return Prepared(place, plan, actual, cloud, {"node pool": edge}, lease)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from google.cloud import iam_admin_v1
 from google.iam.v1 import policy_pb2
@@ -21,6 +21,14 @@ from kinetic.provisioning.plan import Action, Actual, Resource
 Binding = dict[str, Any]
 """A role with its members, and maybe a condition."""
 
+_HOLDERS: Final = {
+    "project": (PROJECT_SERVICE, "resourcemanager.projects"),
+    "bucket": ("", "storage.buckets"),
+    "repository": ("artifactregistry.googleapis.com", "artifactregistry.repositories"),
+    "service": ("iam.googleapis.com", "iam.serviceAccounts"),
+}
+"""By the kind of what a role is on, the API and the beginning of its permissions."""
+
 
 class RolesEdge(Edge):
     """Gives roles, each to one member. The settings of a resource are `role`, `member` and `on`.
@@ -35,12 +43,7 @@ class RolesEdge(Edge):
 
     def service_of(self, resource: Resource) -> str:
         """Return the API of what the role is on."""
-        on = resource.settings["on"].partition(" ")[0]
-        return {
-            "project": PROJECT_SERVICE,
-            "repository": "artifactregistry.googleapis.com",
-            "service": "iam.googleapis.com",
-        }.get(on, "")
+        return _HOLDERS[resource.settings["on"].partition(" ")[0]][0]
 
     def members(self, on: str, role: str) -> list[str]:
         """Return who has *role* on the `bucket NAME` or so; nobody if that does not exist."""
@@ -50,12 +53,7 @@ class RolesEdge(Edge):
 
     def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:  # noqa: ARG002
         """Return the permissions in the project that *action* needs."""
-        holder = {
-            "project": "resourcemanager.projects",
-            "bucket": "storage.buckets",
-            "repository": "artifactregistry.repositories",
-            "service": "iam.serviceAccounts",
-        }[resource.settings["on"].partition(" ")[0]]
+        _, holder = _HOLDERS[resource.settings["on"].partition(" ")[0]]
         return (f"{holder}.getIamPolicy", f"{holder}.setIamPolicy")
 
     def read(self, resource: Resource) -> Actual | None:
