@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kinetic.provisioning.google.cloud import Cloud
     from kinetic.provisioning.google.clusters import ClustersEdge
     from kinetic.provisioning.google.roles import RolesEdge
+    from kinetic.provisioning.inside import InsideEdge
     from kinetic.settings.settings import Settings
     from kinetic_k8s.manifests.compute_class import Priority
 
@@ -313,11 +314,15 @@ def running_jobs(prepared: Prepared) -> list[str]:
     Raises:
         KineticError: The cluster, or the bucket of jobs, cannot be asked.
     """
-    from kinetic.provisioning.inside import InsideEdge
+    from kinetic.provisioning.pools import workloads_in
+    from kinetic_k8s.manifests.labels import JOB_ID
+    from kinetic_k8s.reading.workloads import WorkloadView
 
     ends = {step.action for step in prepared.plan.changes if step.resource.kind == "cluster"}
     if "delete" in ends:
-        return cast("InsideEdge", prepared.edges["access"]).running_jobs()
+        cluster = cast("InsideEdge", prepared.edges["access"]).cluster
+        views = map(WorkloadView, workloads_in(cluster))
+        return sorted({each.labels.get(JOB_ID, "") for each in views if not each.has_ended} - {""})
     bucket = prepared.place.jobs_bucket
     if "replace" not in ends or prepared.actual.get(f"bucket {bucket}") is None:
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -156,14 +157,22 @@ def _bucket(prepared: Prepared) -> Iterator[Check]:
 
 
 def _clock(prepared: Prepared) -> Iterator[Check]:
-    ahead = _inside(prepared).clock_ahead()
-    if abs(ahead) > _SKEW:
-        message = f"The clock of this machine differs from the cluster's by {abs(ahead):.0f} s."
+    cluster = _inside(prepared).cluster
+    cluster.get("Namespace", cluster.identity.namespace, brief=True)
+    seconds = abs((cluster.now() - datetime.now(UTC)).total_seconds())
+    if seconds > _SKEW:
+        message = f"The clock of this machine differs from the cluster's by {seconds:.0f} s."
         yield Check("clock", "warn", message, "Synchronize it, for instance with chrony.")
 
 
 def _submit(prepared: Prepared) -> Iterator[Check]:
-    _inside(prepared).check_submit()
+    """See whether the user may read the key of the namespace, and create what jobs need."""
+    from kinetic_k8s.cluster.creation import check_secret
+    from kinetic_k8s.manifests.names import KEY_SECRET
+
+    cluster = _inside(prepared).cluster
+    cluster.get("Secret", KEY_SECRET, brief=True)
+    check_secret(cluster)
     yield from ()
 
 
@@ -200,8 +209,16 @@ def _pools(prepared: Prepared) -> Iterator[Check]:
 
 
 def _pods(prepared: Prepared) -> Iterator[Check]:
-    for name, diagnosis in _inside(prepared).waiting_pods():
-        yield Check(f"pod {name}", "warn", diagnosis.reason, diagnosis.remedy)
+    """Iterate over the pods of jobs in the namespace that wait for something, with the reason."""
+    from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
+    from kinetic_k8s.reading.attempts import PodView
+    from kinetic_k8s.reading.waiting import waiting_of
+
+    cluster = _inside(prepared).cluster
+    for pod in cluster.list("Pod", labels=of_jobs(()), fields="status.phase=Pending"):
+        job, name = pod["metadata"]["labels"].get(JOB_ID, ""), pod["metadata"]["name"]
+        if found := waiting_of(PodView(pod), (), workload=job):
+            yield Check(f"pod {name}", "warn", found.reason, found.remedy)
 
 
 def _inside(prepared: Prepared) -> InsideEdge:

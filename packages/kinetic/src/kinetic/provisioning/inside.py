@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from kinetic.provisioning.edge import Edge
@@ -16,7 +15,6 @@ from kinetic_k8s.manifests.releases import ADDONS, JOBSET, Release
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.manifests import Manifest
-    from kinetic_k8s.reading.causes import Diagnosis
 
 Wait = Callable[[Callable[[], bool], Callable[[], str], float], None]
 _START: Final = 900.0
@@ -55,46 +53,9 @@ class InsideEdge(Edge):
         self.settings = connection.settings
 
     @property
-    def _cluster(self) -> ApiServer:
+    def cluster(self) -> ApiServer:
+        """The cluster."""
         return self._connection.cluster
-
-    def clock_ahead(self) -> float:
-        """Return by how many seconds the cluster's clock is ahead of this machine's."""
-        self._cluster.get("Namespace", self.settings.namespace.value, brief=True)
-        return (self._cluster.now() - datetime.now(UTC)).total_seconds()
-
-    def check_submit(self) -> None:
-        """Make sure that the user may read the key of the namespace, and create what jobs need.
-
-        Raises:
-            ClusterError: The user may not.
-        """
-        from kinetic_k8s.cluster.creation import check_secret
-        from kinetic_k8s.manifests.names import KEY_SECRET
-
-        self._cluster.get("Secret", KEY_SECRET, brief=True)
-        check_secret(self._cluster)
-
-    def waiting_pods(self) -> Iterator[tuple[str, Diagnosis]]:
-        """Iterate over the pods of jobs in the namespace that wait for something, with the reason."""
-        from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
-        from kinetic_k8s.reading.attempts import PodView
-        from kinetic_k8s.reading.waiting import waiting_of
-
-        pods = self._cluster.list("Pod", labels=of_jobs(()), fields="status.phase=Pending")
-        for pod in pods:
-            job = pod["metadata"]["labels"].get(JOB_ID, "")
-            if found := waiting_of(PodView(pod), (), workload=job):
-                yield pod["metadata"]["name"], found
-
-    def running_jobs(self) -> list[str]:
-        """Return the ids of jobs that have not ended, of all namespaces that may be listed."""
-        from kinetic.provisioning.pools import workloads_in
-        from kinetic_k8s.manifests.labels import JOB_ID
-        from kinetic_k8s.reading.workloads import WorkloadView
-
-        found = map(WorkloadView, workloads_in(self._cluster))
-        return sorted({each.labels.get(JOB_ID, "") for each in found if not each.has_ended} - {""})
 
     def change(self, resource: Resource) -> None:
         """Give it what is wanted: the same as making it."""
@@ -113,7 +74,7 @@ class AddonEdge(InsideEdge):
         """Return the version of the add-on; that of somebody else counts as the wanted one."""
         from kinetic_k8s.cluster.addons import installed_addon
 
-        found = installed_addon(self._cluster, self._release)
+        found = installed_addon(self.cluster, self._release)
         if found is None:
             return None
         # Another one is not changed, and neither is a later one.
@@ -128,7 +89,7 @@ class AddonEdge(InsideEdge):
         """Install it, and wait until its controller runs: without it none of its objects is accepted."""
         from kinetic_k8s.cluster.addons import install_addon
 
-        install_addon(self._cluster, self._release)
+        install_addon(self.cluster, self._release)
         found: Actual | None = None
 
         def is_ready() -> bool:
@@ -153,7 +114,7 @@ class AccessEdge(InsideEdge):
     def read(self, resource: Resource) -> Actual | None:
         """Return whether rules and subjects are those of this version; None if an object is missing."""
         namespace = resource.settings["namespace"]
-        cluster = self._cluster.in_namespace(namespace)
+        cluster = self.cluster.in_namespace(namespace)
         for wanted in self._objects(resource):
             found = cluster.get(wanted["kind"], wanted["metadata"]["name"])
             if found is None:
@@ -166,7 +127,7 @@ class AccessEdge(InsideEdge):
         """Apply the objects."""
         namespace = resource.settings["namespace"]
         for wanted in self._objects(resource):
-            self._cluster.in_namespace(namespace).apply(wanted)
+            self.cluster.in_namespace(namespace).apply(wanted)
 
     def _objects(self, resource: Resource) -> list[Manifest]:
         from kinetic_k8s.manifests.access import access_manifests
@@ -192,7 +153,7 @@ class PoolsEdge(InsideEdge):
         from kinetic_k8s.manifests.compute_class import parse_priority, pool_of
 
         wanted = parse_priority(resource.name).accelerator
-        pools = filter(None, map(pool_of, classes_in(self._cluster) or ()))
+        pools = filter(None, map(pool_of, classes_in(self.cluster) or ()))
         return Actual() if any(pool.accelerator == wanted for pool in pools) else None
 
     def create(self, resource: Resource) -> None:
