@@ -294,11 +294,13 @@ def test_up_completes_jobset_and_waits_for_its_controller(
             next(e for e in release_manifests(JOBSET) if e["kind"] == "CustomResourceDefinition")
         )
 
-        def give_up(is_done: Callable[[], bool], why: Callable[[], str], _: float) -> None:
-            assert not is_done()
-            raise ProvisioningError(why())
+        class Impatient(Cloud):
+            def wait(
+                self, is_done: Callable[[], bool], why: Callable[[], str] = str, seconds: float = 0
+            ) -> None:
+                super().wait(is_done, why, 0)
 
-        edge = AddonEdge(Connection(settings(), "us-central1"), give_up, JOBSET)
+        edge = AddonEdge(Impatient("demo-project"), Connection(settings(), "us-central1"))
         up(jobset=False).apply()
         seen = {each.name: each.state for each in diagnose(settings()) if each.state != "pass"}
         assert seen == {f"JobSet {JOBSET.version}": "warn"}

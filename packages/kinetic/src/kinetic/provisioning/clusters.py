@@ -209,7 +209,7 @@ def compare(
     edges = _edges(cloud, place.cluster)
     apis = services_of(project)
     enabled = edges["APIs"].read(apis)
-    edges |= inside_edges(settings, place.location, cloud.wait)
+    edges |= inside_edges(cloud, settings, place.location)
     wanted = resources_of(place, options, cloud.number, namespaces)
     unread: set[str] = set()
 
@@ -285,7 +285,7 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     edges = _edges(cloud, place.cluster, contents=True)
     edges["APIs"].read(services_of(project))
     place = _where(cloud, edges, place)
-    edges |= inside_edges(settings, place.location, cloud.wait)
+    edges |= inside_edges(cloud, settings, place.location)
     namespaces, others = _members(cloud, edges, place)
     options = ClusterOptions(standard=place.location != place.region)
     everything = resources_of(place, options, cloud.number, namespaces)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.plan import Actual, Resource, State
 from kinetic.settings.settings import Setting, Settings
-from kinetic_k8s.manifests.releases import ADDONS, JOBSET, Release
+from kinetic_k8s.manifests.releases import ADDONS, JOBSET
 
 if TYPE_CHECKING:
+    from kinetic.provisioning.google.cloud import Cloud
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.manifests import Manifest
 
-Wait = Callable[[Callable[[], bool], Callable[[], str], float], None]
+_RELEASES: Final = {each.name: each for each in (JOBSET, *ADDONS.values())}
 _START: Final = 900.0
 """Seconds in which the controller of an add-on starts; Autopilot may have to make a machine for it."""
 
@@ -46,9 +46,9 @@ class Connection:
 class InsideEdge(Edge):
     """What the edges to a cluster have in common. What is there goes with the cluster."""
 
-    def __init__(self, connection: Connection, wait: Wait) -> None:
-        """Take the cluster, and what waits until something is true."""
-        self._wait = wait
+    def __init__(self, cloud: Cloud, connection: Connection) -> None:
+        """Take the project and the cluster."""
+        super().__init__(cloud)
         self._connection = connection
         self.settings = connection.settings
 
@@ -65,16 +65,11 @@ class InsideEdge(Edge):
 class AddonEdge(InsideEdge):
     """Installs an add-on such as JobSet, unless the cluster has it from somebody else."""
 
-    def __init__(self, connection: Connection, wait: Wait, release: Release) -> None:
-        """Take the cluster, what waits until something is true, and the add-on."""
-        super().__init__(connection, wait)
-        self._release = release
-
     def read(self, resource: Resource) -> Actual | None:
         """Return the version of the add-on; that of somebody else counts as the wanted one."""
         from kinetic_k8s.cluster.addons import installed_addon
 
-        found = installed_addon(self.cluster, self._release)
+        found = installed_addon(self.cluster, _RELEASES[resource.kind])
         if found is None:
             return None
         # Another one is not changed, and neither is a later one.
@@ -89,7 +84,7 @@ class AddonEdge(InsideEdge):
         """Install it, and wait until its controller runs: without it none of its objects is accepted."""
         from kinetic_k8s.cluster.addons import install_addon
 
-        install_addon(self.cluster, self._release)
+        install_addon(self.cluster, _RELEASES[resource.kind])
         found: Actual | None = None
 
         def is_ready() -> bool:
@@ -99,9 +94,9 @@ class AddonEdge(InsideEdge):
 
         def why() -> str:
             seen = found.detail if found else "it is gone"
-            return f"The controller of {self._release.name} does not run ({seen})"
+            return f"The controller of {resource.kind} does not run ({seen})"
 
-        self._wait(is_ready, why, _START)
+        self._cloud.wait(is_ready, why, _START)
 
     def wait(self, resource: Resource) -> None:
         """Complete an installation that was interrupted, and wait until the controller runs."""
@@ -164,13 +159,12 @@ class PoolsEdge(InsideEdge):
             add_pool(self.settings, resource.name)
 
 
-def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:
+def inside_edges(cloud: Cloud, settings: Settings, location: str) -> dict[str, Edge]:
     """Return the edges to a cluster, by kind."""
     connection = Connection(settings, location)
-    addons = (JOBSET, *ADDONS.values())
     return {
-        "access": AccessEdge(connection, wait),
-        "users": UsersEdge(connection, wait),
-        "pool": PoolsEdge(connection, wait),
-        **{each.name: AddonEdge(connection, wait, each) for each in addons},
+        "access": AccessEdge(cloud, connection),
+        "users": UsersEdge(cloud, connection),
+        "pool": PoolsEdge(cloud, connection),
+        **dict.fromkeys(_RELEASES, AddonEdge(cloud, connection)),
     }
