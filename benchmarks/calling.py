@@ -47,4 +47,5 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=found["many"],
         floor="20 bare pairs at once",
         floor_samples=found["floor_many"],
+        budgets=(Budget(2.2, "ratio"),),
     )

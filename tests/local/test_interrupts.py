@@ -18,7 +18,11 @@ from kinetic_payload.processes import marked
 @pytest.mark.parametrize(
     ("how", "begin", "every"),
     # Packaging and upload are long and made in pieces; what starts the job is short and delicate.
-    [("run_async", "_start", 97), ("run_async", "_spawn", 23), ("call", "_spawn", 37)],
+    [
+        ("run_async", "_start", 97),
+        ("run_async", "start_supervisor", 23),
+        ("call", "start_supervisor", 37),
+    ],
 )
 def test_ctrl_c_takes_a_job_back_or_names_the_one_that_goes_on(
     project, how: str, begin: str, every: int

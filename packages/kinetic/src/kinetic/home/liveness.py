@@ -40,7 +40,8 @@ class Pipes:
         self.fds: list[int] = []
         try:
             for path in (folder.alive, folder.control):
-                make_fifo(path)
+                if not os.path.exists(path):  # noqa: PTH110 - that of a job that has waited
+                    make_fifo(path)
                 # A writer can open a FIFO without waiting only when it has a reader.
                 self.fds.append(_open(path, os.O_RDONLY))
                 self.fds.append(_open(path, os.O_WRONLY))
@@ -94,6 +95,11 @@ def is_reporting(folder: JobFolder) -> bool:
         return False
     os.close(fd)
     return True
+
+
+def open_life(folder: JobFolder) -> int | None:
+    """Open the FIFO that ends with the job's supervisor or, after that, with its runners; None if none of them lives."""
+    return _open_fifo(folder.alive) if is_alive(folder) else _open_runners(folder)
 
 
 def is_announced(home: Home, job_id: str) -> bool:

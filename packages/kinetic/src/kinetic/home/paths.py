@@ -16,6 +16,10 @@ class Home:
         self.bundles = f"{path}/bundles"
         self.environments = f"{path}/environments"
         self.ports = f"{path}/ports"
+        self.queue = f"{path}/queue"
+        self.queue_lock = f"{path}/.queue.lock"
+        self.starter_lock = f"{path}/.starter.lock"
+        """Locked by the process that starts jobs which wait."""
 
     def job(self, job_id: str) -> JobFolder:
         """Return the private folder of a job."""
@@ -42,6 +46,8 @@ class JobFolder:
         self.lock = f"{path}/lock"
         """Locked by the supervisor while it lives."""
         self.state = f"{path}/state.json"
+        self.waiting = f"{path}/waiting"
+        """While the job waits for a place: how to start its supervisor."""
         self.uses = f"{path}/uses.json"
         """Names the shared files that the job needs. They are not collected while this file exists."""
         self.supervisor_log = f"{path}/supervisor.log"

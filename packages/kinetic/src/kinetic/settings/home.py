@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinetic_payload.project.stat_cache import StatCache
 
-_FOLDERS = ("bundles", "cache", "environments", "jobs", "ports")
+_FOLDERS = ("bundles", "cache", "environments", "jobs", "ports", "queue")
 """Folders in the home that other users must not read."""
 _STORE = "store"
 _OR_ANOTHER = "Or name a folder of your own with KINETIC_HOME."

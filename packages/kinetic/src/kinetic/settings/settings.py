@@ -37,7 +37,7 @@ _FLAGS = (
 _NUMBERS = {
     "context_size_warn_mb": (100.0, 0.0, math.inf, "a number of megabytes"),
     "payload_size_warn_mb": (50.0, 0.0, math.inf, "a number of megabytes"),
-    "local_jobs": (0.0, 0.0, 10_000.0, "a number of jobs from 1; 0 is that of the cores"),
+    "local_jobs": (0.0, 0.0, 10_000.0, "a number of jobs from 1; 0 is the default"),
     "jax_initialization_timeout": (300.0, 1.0, 86_400.0, "a number of seconds from 1 to 86400"),
     "store_timeout": (60.0, 1.0, 86_400.0, "a number of seconds from 1 to 86400"),
 }
@@ -120,7 +120,8 @@ class Settings:
     context_size_warn_mb: Setting[float]
     payload_size_warn_mb: Setting[float]
     local_jobs: Setting[float]
-    """How many inputs of a batch run on this machine at once; 0: as many as it has cores."""
+    """How many jobs run on this machine at once, and how many inputs of one batch; 0: four jobs for each core, at least
+    eight, and one input."""
     jax_initialization_timeout: Setting[float]
     """Seconds for which JAX tries to connect the hosts of a job, once all are there."""
     store_timeout: Setting[float]

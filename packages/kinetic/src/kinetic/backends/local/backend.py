@@ -29,6 +29,7 @@ from kinetic.backends.local.observation import (
     has_begun,
     home_of,
     is_there,
+    is_waiting,
     keeper_of,
     observe_folder,
     trouble_of,
@@ -47,12 +48,13 @@ from kinetic.home.liveness import (
     was_announced,
 )
 from kinetic.home.paths import Home, JobFolder
+from kinetic.home.queue import ensure_starter, withdraw
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.user_warnings import warn_caller, warn_once
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
-from kinetic_payload.layout import REPORT_SECONDS, title_of
+from kinetic_payload.layout import REPORT_SECONDS, Env, title_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
@@ -254,6 +256,11 @@ class LocalBackend:
                 environment,
                 place,
                 report_seconds=self._report_seconds,
+                # A job may wait for one that it submits, so that one does not wait for its place.
+                limit=None
+                if inherited.get(Env.JOB_ID)
+                else int(launch.request.settings.local_jobs.value)
+                or max(8, 4 * (os.cpu_count() or 1)),
             )
         try:
             if is_due(self._home, time.time()):
@@ -282,8 +289,10 @@ class LocalBackend:
         if not isinstance(home, Home):
             return home.observe(record)
         folder = home.job(record.job_id)
-        seen = observe_folder(record.job_id, folder)
+        seen = observe_folder(home, record.job_id)
         if seen is not None:
+            if seen.status is JobStatus.PENDING and is_waiting(folder):
+                ensure_starter(home)
             return seen
         if is_announced(home, record.job_id):
             return Observation(JobStatus.PENDING, "It is about to start.")
@@ -303,7 +312,9 @@ class LocalBackend:
         full = full_disk(needed_by(self._home, self._store.location))
         if full:
             return Explanation(f"{full} {seen.reason}".strip(), trouble=True)
-        trouble = seen.status is JobStatus.RUNNING and bool(trouble_of(folder))
+        trouble = is_waiting(folder) or (
+            seen.status is JobStatus.RUNNING and bool(trouble_of(folder))
+        )
         return Explanation(seen.reason, trouble=trouble)
 
     @contextmanager
@@ -377,7 +388,10 @@ class LocalBackend:
             JobError: It does not run on this machine.
         """
         folder = self._folder(record)
-        if not (isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))):
+        if not (
+            isinstance(folder, JobFolder)
+            and (is_alive(folder) or is_reporting(folder) or is_waiting(folder))
+        ):
             raise JobError(
                 f"Job {record.job_id} does not run on this machine, and its debugger listens only where "
                 "it runs.",
@@ -476,9 +490,10 @@ class LocalBackend:
                 names = [entry.name for entry in found if entry.is_dir()]
         except FileNotFoundError:
             return
+        ensure_starter(self._home)
         jobs = [name for name in names if not name.startswith(".")]  # Other files are ignored.
         for job_id in sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True):
-            seen = observe_folder(job_id, self._home.job(job_id))
+            seen = observe_folder(self._home, job_id)
             if seen is not None:  # Otherwise it was removed meanwhile.
                 yield Listed(job_id, seen)
 
@@ -505,6 +520,9 @@ class LocalBackend:
         from kinetic.home.detached import reap
 
         deadline = Deadline(timeout)
+        home = self._home_of(record)
+        if isinstance(home, Home) and is_waiting(folder):
+            withdraw(home, record.job_id)
         while is_alive(folder):
             # Repeated, in case the supervisor has not received an earlier request.
             request_cancel(folder)
@@ -527,7 +545,6 @@ class LocalBackend:
 
     def _kill_orphans(self, record: JobRecord) -> None:
         """Kill the processes that a killed supervisor left; its runners end by themselves."""
-        from kinetic_payload.layout import Env
         from kinetic_payload.processes import kill_marked, kill_tree
 
         mark = f"{Env.JOB_ID}={record.job_id}"

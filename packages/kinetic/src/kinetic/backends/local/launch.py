@@ -28,9 +28,10 @@ from kinetic.backends.local.supervisor.spec import (
     SupervisorSpec,
 )
 from kinetic.home.collection import keep
-from kinetic.home.detached import base_environment, start_detached
+from kinetic.home.detached import base_environment
 from kinetic.home.liveness import Pipes
 from kinetic.home.paths import Home, JobFolder
+from kinetic.home.queue import Start, turn
 from kinetic.interrupts import Uninterrupted
 from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic_payload.files.private import (
@@ -113,8 +114,11 @@ def start_supervisor(
     place: Staged,
     *,
     report_seconds: float = REPORT_SECONDS,
+    limit: int | None = None,
 ) -> None:
     """Start the job of *launch* in *place*; *environment* is added to its processes' own variables.
+
+    If *limit* jobs run, it waits for its turn.
 
     After an interrupt the job is either not started or started completely: `place.started` tells which.
 
@@ -135,7 +139,10 @@ def start_supervisor(
     }
     write_private(place.folder.uses, json.dumps(uses).encode())
     assert place.pipes is not None
-    with Uninterrupted():
+    start = _start_of(spec)
+    with Uninterrupted(), turn(home, record.job_id, limit) as waits:
+        if waits:
+            start.write(place.folder.waiting, spec.encode())
         try:
             # The job's folder appears with open FIFOs in it, so clients can always decide its state.
             os.rename(place.folder.path, folder.path)  # noqa: PTH104
@@ -144,7 +151,14 @@ def start_supervisor(
                 raise FileExistsError(f"Job {record.job_id} was started before.") from error
             raise
         try:
-            _spawn(spec, folder, place.pipes)
+            if waits:
+                place.pipes.close()
+            else:
+                spec_fd = _unnamed_file(folder, spec.encode())
+                try:
+                    start.run(folder, place.pipes, spec_fd)
+                finally:
+                    os.close(spec_fd)
         except BaseException:
             shutil.rmtree(folder.path, ignore_errors=True)
             raise
@@ -229,7 +243,7 @@ def spec_of(
     )
 
 
-def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
+def _start_of(spec: SupervisorSpec) -> Start:
     output_dir = spec.environment[Env.OUTPUT_DIR]
     if "://" in output_dir:
         pass  # A bucket.
@@ -237,12 +251,8 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
         make_folder(output_dir)
     else:  # The user's own folder: its parents get the modes of the user's umask.
         Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
-    fds = pipes.for_supervisor
-    log = open_private(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    spec_fd = _unnamed_file(folder, spec.encode())
     # Which modules a supervisor imports must not depend on the user's site, on the environment or on the
     # working directory; and without `site` it starts 3 ms earlier.
-    command = [sys.executable, "-I", "-S", "-c", _START, *map(str, fds), spec.job_id]
     paths = _import_paths()
     environment = base_environment(spec.environment)
     if spec.outcome_file is None:  # The store is a bucket.
@@ -251,17 +261,8 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
 
         paths += [folder for folder in client_folders() if folder not in paths]
         environment |= bucket_environment(spec.environment)
-    try:
-        start_detached(
-            [*command, *paths],
-            environment=environment,
-            stdin=spec_fd,
-            output=log,
-            pass_fds=fds,
-        )
-    finally:
-        os.close(spec_fd)
-        os.close(log)
+    head = [sys.executable, "-I", "-S", "-c", _START]
+    return Start(head, [spec.job_id, *paths], environment)
 
 
 def _unnamed_file(folder: JobFolder, data: bytes) -> int:

@@ -15,6 +15,7 @@ from kinetic.backends.backend import AttemptView, Ending, Observation
 from kinetic.backends.local.supervisor.state import read_state
 from kinetic.home.liveness import is_alive, is_reporting
 from kinetic.home.paths import Home, JobFolder
+from kinetic.home.queue import why_waiting
 from kinetic.job_status import JobStatus
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.job import Keeper
@@ -28,10 +29,13 @@ REPORTING: Final = (
 NEVER_STARTED: Final = "The submitting process was killed before it started the job: nothing of it ran. Submit it again."
 
 
-def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
-    """Return the observation of the job in *folder*; None if there is no such folder."""
-
+def observe_folder(home: Home, job_id: str) -> Observation | None:
+    """Return the observation of the job in its folder in *home*; None if there is no such folder."""
+    folder = home.job(job_id)
+    waits = is_waiting(folder)  # Checked first: it is alive before it waits no more.
     alive = is_alive(folder)  # Checked first: a dead supervisor cannot change the state any more.
+    if waits and not alive:
+        return Observation(JobStatus.PENDING, why_waiting(home, job_id))
     state = read_state(folder.state)
     if not alive and not is_there(folder):
         return None
@@ -108,6 +112,11 @@ def trouble_of(folder: JobFolder) -> str:
 def is_there(folder: JobFolder) -> bool:
     """Return whether the job has a folder here."""
     return os.path.isdir(folder.path)  # noqa: PTH112 - called often
+
+
+def is_waiting(folder: JobFolder) -> bool:
+    """Return whether the job waits for other local jobs to end."""
+    return os.path.exists(folder.waiting)  # noqa: PTH110 - called often
 
 
 def has_begun(folder: JobFolder) -> bool:

@@ -86,6 +86,15 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
     # the remains itself.
     job.kill_remains(attempt)
     job.end(verdict)
+    # The next job is started by a process that may have been killed.
+    try:
+        names = os.listdir(Home(spec.home).queue)  # noqa: PTH208 - light
+        if not all(name.startswith("running-") for name in names):
+            from kinetic.home.queue import ensure_starter
+
+            ensure_starter(Home(spec.home))
+    except (OSError, ImportError):
+        return  # Kinetic or its home was removed meanwhile, or this job took no place.
 
 
 def _first_attempt(spec: SupervisorSpec, folder: JobFolder) -> Attempt | Pool:
