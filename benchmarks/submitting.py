@@ -1,7 +1,8 @@
-"""Submitting: an unchanged tree of 5,000 files, against listing it and calling `stat` for every file."""
+"""Submitting: an unchanged tree of 5,000 files, against listing it and calling `stat` for every file; a changed line."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from figures import Budget, Figure
@@ -43,3 +44,23 @@ def figures(bench: Bench) -> Iterator[Figure]:
         unit="",
         budgets=(Budget(0),),
     )
+    for what, count, rest in (
+        ("5,000 files of 20 kB", FILES, 0),
+        ("500 files of 20 kB, one of 90 MB", 500, 90_000_000),
+    ):
+        project = write_project(bench.folder / f"large-{count}", 2)
+        for number in range(count):
+            path = project / f"data_{number // 100}" / f"{number}.bin"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(os.urandom(20_000))
+        (project / "changed.txt").write_text("a line\n" * 100)
+        (project / "large.bin").write_bytes(os.urandom(rest))
+        found = bench.client("changing", 0, project=project)
+        whole = f"a project of 100 MB, {what}"
+        yield Figure(
+            what=f"one changed line in {whole}: bytes uploaded",
+            samples=[found["bytes"]],
+            unit="B",
+            budgets=(Budget(2_000_000),),
+        )
+        yield Figure(what=f"objects of {whole}", samples=[found["objects"]], unit="")

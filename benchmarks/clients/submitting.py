@@ -45,6 +45,9 @@ class Counting:
         self.context_writes = 0
         self._store = store
 
+    def limited(self, limit):
+        return self
+
     def __getattr__(self, method):
         real = getattr(self._store, method)
         if method == "now" or not callable(real):

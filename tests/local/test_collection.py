@@ -21,7 +21,15 @@ from kinetic.home.liveness import is_alive
 from kinetic.home.paths import Home
 from kinetic.testing import eventually
 from kinetic_payload.files.locks import locked
-from kinetic_payload.layout import JobObjects, context_object, data_marker, data_pack
+from kinetic_payload.layout import (
+    PARTS,
+    JobObjects,
+    context_object,
+    context_part,
+    context_parts,
+    data_marker,
+    data_pack,
+)
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.pending_uploads import PendingUploads
@@ -91,6 +99,31 @@ def test_old_contexts_are_removed_unless_a_record_names_them(tmp_path: Path) -> 
         store.write(JobObjects(a_job(job)).handle, text)
     collect(Home(str(tmp_path)), store, NOW)
     assert {info.name for info in store.list("contexts/")} == {named, of_batch, fresh}
+
+
+@pytest.mark.parametrize("listed", ["of a job", "damaged", "of none"])
+def test_a_part_of_a_context_stays_while_a_list_may_name_it(tmp_path: Path, listed: str) -> None:
+    store, digest = FolderStore(tmp_path / "store"), a_digest("named")
+    part, other, fresh = (context_part(f"{8 * '0'}/{a_digest(each)}") for each in "abc")
+    for name in (part, other, fresh):
+        store.write(name, b"zip")
+    names = JobObjects(a_job("running"))
+    record = {"job_id": names.job_id, "context_digest": digest}
+    store.write(names.handle, json.dumps(record).encode())
+    store.write(names.payload, a_payload(digest))
+    text = {"digest": digest, "parts": [part], "written_at": OLD}
+    if listed != "of none":
+        found = b"{" if listed == "damaged" else json.dumps(text).encode()
+        store.write(context_parts(digest), found)
+    for info in store.list("contexts/"):
+        if info.name != fresh:
+            age(tmp_path / "store" / info.name)
+
+    collect(Home(str(tmp_path)), store, NOW)
+
+    kept = {"of a job": {part, fresh}, "damaged": {part, other, fresh}, "of none": {fresh}}
+    assert {info.name for info in store.list(PARTS)} == kept[listed]
+    assert (store.stat(context_parts(digest)) is None) == (listed == "of none")
 
 
 def test_contexts_in_a_bucket_are_kept_and_old_files_in_the_home_removed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from datetime import timedelta
@@ -19,6 +20,8 @@ from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import (
     JobObjects,
     context_object,
+    context_part,
+    context_parts,
     data_marker,
     data_pack,
     data_prefix,
@@ -140,6 +143,22 @@ def test_a_context_that_a_submit_renews_meanwhile_stays(shelf: Shelf, tmp_path: 
 
         assert [removal.items for removal in pruning.apply()] == [0]
         assert shelf.names() == {context_object(snapshot.digest)}
+
+
+def test_parts_go_with_the_last_context_that_has_them(shelf: Shelf) -> None:
+    shelf.put_job(RUNNING, A, ended=False)
+    own, shared, unused = (context_part(f"{8 * '0'}/{digest}") for digest in (A, B, C))
+    for digest, parts in ((A, [shared]), (B, [shared, own])):
+        text = {"digest": digest, "parts": parts, "written_at": 0.0}
+        shelf.store.write(context_parts(digest), json.dumps(text).encode())
+    for name in (own, shared, unused):
+        shelf.store.write(name, b"zip")
+    shelf.age()
+
+    assert shelf.prune("contexts") == {"contexts": 1}
+
+    kept = {context_object(A), context_parts(A), shared}
+    assert {info.name for info in shelf.store.list("contexts/")} == kept
 
 
 def test_data_that_is_uploaded_while_it_is_removed_is_complete(

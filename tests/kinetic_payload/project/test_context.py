@@ -32,6 +32,8 @@ def a_tree(folder: Path) -> Path:
 class NoUpload:
     """A tree that must not be packed."""
 
+    size = 0
+
     def __init__(self, digest: str) -> None:
         self.digest = digest
 
@@ -82,7 +84,7 @@ def test_a_damaged_context_is_refused_by_its_name(tmp_path: Path, damage) -> Non
     store.write(name, damage(store.read(name)))
     fetch_context(store, snapshot.digest, archive)
 
-    with pytest.raises(IntegrityError) as caught, named_if_damaged(store, name):
+    with pytest.raises(IntegrityError) as caught, named_if_damaged(store, snapshot.digest):
         extract_archive(archive, tmp_path / "out", expected_digest=snapshot.digest)
 
     assert f"delete {name} in {store.location}" in str(caught.value.hint)

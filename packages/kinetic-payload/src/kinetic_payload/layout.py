@@ -154,14 +154,23 @@ RESERVED_PREFIXES: Final = (
 """The first parts of names in a store that are not job ids."""
 
 
+PARTS: Final = "contexts/parts/"
+"""The prefix of the parts of large projects, with a folder for each name of a project."""
+
+
 def context_object(digest: str) -> str:
     """Return the name of the snapshot of a project with this tree digest."""
     return f"contexts/{digest}.zip"
 
 
-def context_digest(name: str) -> str:
-    """Return the tree digest in *name*, the name of a snapshot."""
-    return name.removeprefix("contexts/").removesuffix(".zip")
+def context_parts(digest: str) -> str:
+    """Return the name of the list of the parts of a large project with this tree digest."""
+    return f"contexts/{digest}.json"
+
+
+def context_part(owner: str) -> str:
+    """Return the name of one of the parts; *owner* is `PROJECT/DIGEST`, with 8 digits for the name of the project."""
+    return f"{PARTS}{owner}.zip"
 
 
 def build_context(digest: str) -> str:
@@ -238,9 +247,10 @@ _JOB_OBJECT: Final = (
 )
 _GROUP: Final = r"grp-[0-9a-f]{8}"
 _GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease|loaded/d[0-9]+)\.json|payload\.pkl|readers/[0-9a-f]{{8}}|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
-_CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
+_CONTEXT: Final = rf"contexts/(?:{_DIGEST}\.(?:zip|json)|parts)"
 _OWNERS: Final = {
-    "context": rf"contexts/({_DIGEST})\.zip",
+    "context": rf"contexts/({_DIGEST})\.(?:zip|json)",
+    "part": rf"contexts/parts/([0-9a-f]{{8}}/{_DIGEST})\.zip",
     "data": rf"data-markers/({_DIGEST})(?:\.files)?"
     rf"|data/({_DIGEST})/(?:packs/[0-9]{{5,}}\.zip|large/[0-9]{{5,}}|files/.+)",
     "log": rf"logs/({_JOB_ID})/{_NUMBER}/host-{_NUMBER}(?:/[0-9]{{8,}}|\.usage)",

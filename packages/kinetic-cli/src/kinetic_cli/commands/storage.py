@@ -130,7 +130,7 @@ def prune(
             f"Nothing was removed: jobs of this machine are in {pruning.location}, and others may use it.",
             hint="Remove objects from the bucket with --cluster, and --caches by a command of their own.",
         )
-    found = any(removal.items for removal in pruning.plan)
+    found = any(removal.items or removal.objects for removal in pruning.plan)
     if not as_json:
         rows = ((each.what, each.items, each.objects, _size(each.size)) for each in pruning.plan)
         app.output.table(["what", "items", "objects", "size"], rows)
@@ -142,7 +142,7 @@ def prune(
         kinds_removed = [_document(removal) for removal in removed]
         app.output.json({**facts, "removed": kinds_removed, "problems": pruning.problems})
     elif not dry_run:
-        went = [each for each in removed if each.items]
+        went = [each for each in removed if each.items or each.objects]
         gone = ", ".join(f"{each.items} of {each.what} ({_size(each.size)})" for each in went)
         app.output.line(f"Removed from {pruning.location}: {gone or 'nothing'}.")
     for problem in pruning.problems:

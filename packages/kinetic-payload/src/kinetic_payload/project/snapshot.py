@@ -101,13 +101,13 @@ class Snapshot:
                 found.append((ignore_line(path, is_folder=bool(inner)), -size))
         return found
 
-    def write(self, stream: BinaryIO) -> int:
-        """Write the archive of the tree into *stream* and return the archive's size.
+    def write(self, stream: BinaryIO, entries: Iterable[TreeEntry] | None = None) -> int:
+        """Write the archive of the tree, or of some *entries* of it, into *stream* and return its size.
 
         Raises:
             PackagingError: A file changed since the snapshot was taken; the message names it.
         """
-        return write_archive(stream, self.root, self.entries)
+        return write_archive(stream, self.root, self.entries if entries is None else entries)
 
     def oversize_warning(self, limit_mb: float) -> str | None:
         """Return a warning if the project is larger than *limit_mb*, else None."""

@@ -508,7 +508,7 @@ class _Host:
 
 
 def _extract(store: Store, archive: Path, folder: Path, digest: str) -> None:
-    with named_if_damaged(store, layout.context_object(digest)):
+    with named_if_damaged(store, digest):
         extract_archive(archive, folder, expected_digest=digest)
 
 

@@ -39,7 +39,7 @@ from kinetic.home.paths import Home, JobFolder
 from kinetic.home.removal import remove_tree
 from kinetic.retention.ages import DAY, EXPIRY, LEFT_AGE, UNUSED_DAYS, days_of
 from kinetic.retention.needs import Needs, read_needs
-from kinetic.retention.removal import remove, units_of
+from kinetic.retention.removal import remove, units_of, unused_parts
 from kinetic_payload.errors import PreconditionFailedError, StoreError, StoreUnavailableError
 from kinetic_payload.files.due import is_due as is_mark_due
 from kinetic_payload.files.locks import locked
@@ -264,6 +264,8 @@ def _collect_objects(store: Store, now: float) -> None:
         oldest = now - (_age_of(unit.last.name) if named else MAX_AGE)
         if unit.newest < oldest and unit.owner not in needs.contexts:
             remove(store, unit, oldest)
+    for unit in unused_parts(store, now - MAX_AGE):
+        remove(store, unit, now - MAX_AGE)
     for unit in (*(() if needs.unclear else data), *logs):
         kept = unit.owner in needs.data if unit.kind == "data" else needs.job(unit.owner)
         # Data and their markers go together.

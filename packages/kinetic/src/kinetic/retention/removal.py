@@ -6,27 +6,33 @@ Marks of empty folders in mounted data, which no list shows, are left to the rul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Final
 
-from kinetic_payload.errors import PreconditionFailedError
+from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, RecordError
 from kinetic_payload.layout import (
     GROUPS,
+    PARTS,
     PATHWAYS_SCRATCH,
     RESERVED_PREFIXES,
     JobObjects,
     context_object,
+    context_part,
+    context_parts,
     data_marker,
     data_prefix,
     kind_of,
 )
+from kinetic_payload.limits import read_record
+from kinetic_payload.project.parts import parsed_parts
 from kinetic_payload.stores.store import ObjectInfo, Store
 from kinetic_payload.threads import parallel_map
 
 JOB_KINDS: Final = ("record", "payload", "input", "value")
 _PREFIXES: Final = {
     "context": ("contexts/",),
+    "part": (PARTS,),
     "data": ("data-markers/", "data/"),
     "log": ("logs/",),
     "output": ("outputs/",),
@@ -64,6 +70,26 @@ def units_of(store: Store, kind: str) -> list[Unit]:
     return list(units.values())
 
 
+def unused_parts(store: Store, oldest: float, *, without: Set[str] = frozenset()) -> Iterator[Unit]:
+    """Iterate over the parts of contexts that are not used since *oldest*, and that no context in *store* has.
+
+    *without* are the digests of contexts that do not count. If the list of a context cannot be read, nothing is unused.
+    """
+    # Listed before the contexts: a submit renews the old parts that it uses, and then writes the list that names them.
+    old = [unit for unit in units_of(store, "part") if unit.newest < oldest]
+    used = set[str]()
+    for unit in units_of(store, "context") if old else ():
+        if unit.owner not in without:
+            try:
+                data = read_record(store, context_parts(unit.owner))
+                used.update(parsed_parts(data, unit.owner)[0])
+            except ObjectNotFoundError:
+                continue  # It is one archive, or was removed meanwhile.
+            except RecordError:
+                return
+    yield from (unit for unit in old if context_part(unit.owner) not in used)
+
+
 def remove(store: Store, unit: Unit, oldest: float) -> tuple[int, int]:
     """Remove the objects of *unit*, markers first, unless one is not older than *oldest*; return number and bytes."""
     removed: list[int] = []
@@ -97,7 +123,12 @@ def _places(unit: Unit) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if unit.kind == "data":
         return (data_marker(unit.owner),), (data_prefix(unit.owner),)
     names = JobObjects(unit.owner)
-    places = {"context": context_object(unit.owner), "log": names.logs, "output": names.outputs}
+    places = {
+        "context": context_object(unit.owner).removesuffix("zip"),
+        "part": context_part(unit.owner),
+        "log": names.logs,
+        "output": names.outputs,
+    }
     return (), (places[unit.kind],)
 
 

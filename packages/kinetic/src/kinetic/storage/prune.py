@@ -36,7 +36,7 @@ from kinetic.jobs.services import connect, jobs_location, look_limit
 from kinetic.jobs.stop import clean_up, remove_objects, status_to_clean
 from kinetic.retention.ages import DAY
 from kinetic.retention.needs import SAFE_AGE, Needs, end_of_batch, read_needs, submitting
-from kinetic.retention.removal import Unit, remove, units_of
+from kinetic.retention.removal import Unit, remove, units_of, unused_parts
 from kinetic.storage.report import files_below
 from kinetic.target import Target
 from kinetic_payload.layout import JobObjects, group_of, is_digest, is_group_id
@@ -81,9 +81,9 @@ class Removal:
     size: int = 0
     """In bytes."""
 
-    def add(self, objects: int, size: int) -> None:
+    def add(self, objects: int, size: int, *, items: int = 1) -> None:
         """Count an item."""
-        self.items += 1
+        self.items += items
         self.objects += objects
         self.size += size
 
@@ -110,13 +110,18 @@ class Pruning:
             KineticError: The store or the cluster cannot be reached. What went until then is gone.
         """
         removed = {kind: Removal(kind) for kind in self.options.kinds}
-        if self.units and self.store is not None:
+        if (self.units or "contexts" in removed) and self.store is not None:
             needs = _checked_needs(self.store, self.options)
             units = [unit for unit in self.units if not _is_needed(unit, needs)]
             threads, act = self.store.concurrency, partial(self._remove, self.store)
             for unit, went in zip(units, parallel_map(act, units, threads=threads), strict=True):
                 if went is not None and went[0]:
                     removed[_NAMES[unit.kind]].add(*went)
+            # After the contexts, whose parts they were.
+            parts = [*unused_parts(self.store, self.oldest)] if "contexts" in removed else []
+            for went in parallel_map(act, parts, threads=threads):
+                if went is not None:
+                    removed["contexts"].add(*went, items=0)
         if "caches" in removed:
             _visit_caches(self.settings, self.options, removed["caches"], dry_run=False)
         return [*removed.values()]
@@ -209,6 +214,10 @@ def prepare_prune(settings: Settings, options: PruneOptions) -> Pruning:
             units = _of_namespace(units, store, settings)
     for unit in units:
         removals[_NAMES[unit.kind]].add(unit.objects, unit.size)
+    if store is not None and "contexts" in removals:
+        gone = {unit.owner for unit in units if unit.kind == "context"}
+        for part in unused_parts(store, oldest, without=gone):
+            removals["contexts"].add(part.objects, part.size, items=0)
     if "caches" in removals:
         _visit_caches(settings, options, removals["caches"], dry_run=True)
     return Pruning(location, [*removals.values()], units, oldest, options, settings, store)

@@ -37,6 +37,7 @@ OTHER: Final = "other"
 """What is not Kinetic's."""
 _TITLES: Final = {
     "context": "contexts",
+    "part": "context parts",
     "data": "data",
     "record": "job records",
     "payload": "payloads",

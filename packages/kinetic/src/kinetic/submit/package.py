@@ -223,8 +223,8 @@ class Package:
         def send() -> None:
             nonlocal snapshot
             taken, snapshot = snapshot or self.take_snapshot(), None
-            if taken is not None and ensure_context(self._store, taken, track=track):
-                self._notices.phase(f"Uploaded {size_text(taken.size)} of {taken.root.name}/.")
+            if taken is not None and (sent := ensure_context(self._store, taken, track=track)):
+                self._notices.phase(f"Uploaded {size_text(sent)} of {taken.root.name}/.")
             self.snapshot = taken
 
         _retry_if_changed(send)
