@@ -9,8 +9,9 @@ import pytest
 from kinetic.backends.backend import LogLine
 from kinetic.backends.local.log_files import follow_lines, latest_attempt, read_lines
 from kinetic.home.paths import JobFolder
-from kinetic.jobs.log_lines import LONGEST_LINE, tail_size
+from kinetic.jobs.log_lines import tail_size
 from kinetic.jobs.stored_logs import follow_stored, stored_lines
+from kinetic.log_parts import LONGEST_LINE, joined
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -145,29 +146,34 @@ def test_a_follower_loses_nothing_however_the_bytes_arrive(tmp_path: Path) -> No
             with open(folder.log(1, 0), "ab") as stream:
                 stream.write(left.pop(0))
 
-    lines = follow_lines(
-        folder, 1, tail=None, ended=lambda: not left, pause=pause, clock=lambda: 0.0
-    )
+    lines = follow_lines(folder, 1, tail=None, ended=lambda: not left, pause=pause)
     assert texts(lines) == ["première", "[info] mid\rway", "", "last without end é\ufffd"]
 
 
-def test_a_follower_sees_a_progress_bar_move(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, b"start\n")
-    left = [b"\r 10%", b"\r 20%", b"\r 30%", b"\r 40%", b"\r100%\nend\n"]
-    now = 0.0
+MIXED = b"out\n\x10\x02warn\npart\x10\n\x10\x02\r 10%\x10\n-done\nn\x10\x10\x02\x10\x10\n\x10\x02\r100%\n\x10\x02end"
+"""A log whose lines show their streams, with two lines that were split."""
 
-    def pause(_: float) -> None:
-        nonlocal now
-        now += 0.6
-        if left:
-            with open(folder.log(1, 0), "ab") as stream:
-                stream.write(left.pop(0))
 
-    lines = follow_lines(
-        folder, 1, tail=None, ended=lambda: not left, pause=pause, clock=lambda: now
-    )
-    # Once a second, and only what is surely complete; the last state with the end of the line.
-    assert texts(lines) == ["start", " 10%", " 30%", " 40%\r100%", "end"]
+@pytest.mark.parametrize("cut", range(0, len(MIXED), 7))
+def test_a_log_tells_the_streams_apart_however_it_is_read(tmp_path: Path, cut: int) -> None:
+    folder = a_folder(tmp_path, MIXED)
+    log = Written({"1/0/0": MIXED[:cut]}, {"1/0/1": MIXED[cut:]})
+    followed = follow_lines(folder, 1, tail=None, ended=lambda: True, pause=lambda _: None)
+    step = log.lines()
+
+    for lines in (
+        followed,
+        read_lines(folder, 1),
+        step,
+        stored_lines(log.store, log.record.job_id, 1),
+    ):
+        found = [(line.stream, line.text) for line in joined(lines)]
+        assert [text for stream, text in found if stream == "stdout"] == [
+            "out", "part-done", "n\x10\x02\x10",
+        ]  # fmt: skip
+        assert [text for stream, text in found if stream == "stderr"] == ["warn", "100%", "end"]
+    # Parts of a line are no lines of their own.
+    assert texts(read_lines(folder, 1, tail=2)) == ["100%", "end"]
 
 
 def test_a_log_reads_alike_live_and_stored_wherever_it_is_cut(tmp_path: Path) -> None:

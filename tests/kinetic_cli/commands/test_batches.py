@@ -230,13 +230,14 @@ def test_results_are_kept_unless_they_are_to_be_removed(
 def test_logs_have_the_index_of_their_input(batches: Batches, half_done: FakeBatch) -> None:
     for index in (0, 2):
         name = JobObjects(half_done.job_id(index)).log_chunk(1, 0, 0)
-        half_done.services.store.write(name, b"one\ntwo\n")
+        half_done.services.store.write(name, b"one\n\x10\x02two\n")
     among = (half_done,)
 
-    assert batches("logs", GROUP, "-n", "1", among=among).stdout == "[0] two\n[2] two\n"
-    assert batches("logs", GROUP, "--failed", among=among).stdout == "[2] one\n[2] two\n"
+    assert batches("logs", GROUP, "-n", "1", among=among).stderr == "[0] two\n[2] two\n"
+    assert batches("logs", GROUP, "--failed", among=among).stdout == "[2] one\n"
     assert batches("logs", GROUP, "0", "--json", among=among).stdout.splitlines() == [
-        json.dumps({"input": 0, "attempt": 1, "text": text}) for text in ("one", "two")
+        json.dumps({"input": 0, "attempt": 1, "stream": stream, "text": text})
+        for stream, text in (("stdout", "one"), ("stderr", "two"))
     ]
     assert (
         "has no input 8.\nIts inputs are 0 to 7."

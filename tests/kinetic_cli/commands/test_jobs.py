@@ -233,13 +233,13 @@ def test_logs_passes_its_options_on_and_prints_lines_unchanged(
 
 
 def test_logs_as_json_are_one_document_a_line(jobs: Jobs) -> None:
-    lines = [LogLine("a\u2028b", host=0), LogLine("c", host=1, attempt=2)]
+    lines = [LogLine("a\u2028b", host=0), LogLine("c", host=1, attempt=2, stream="stderr")]
 
     ran = jobs("logs", "j", "--json", among=(a_job(lines=lines),))
 
     assert [json.loads(line) for line in ran.stdout.split("\n")[:-1]] == [
-        {"host": 0, "attempt": 1, "text": "a\u2028b"},
-        {"host": 1, "attempt": 2, "text": "c"},
+        {"host": 0, "attempt": 1, "stream": "stdout", "text": "a\u2028b"},
+        {"host": 1, "attempt": 2, "stream": "stderr", "text": "c"},
     ]
 
 

@@ -22,17 +22,20 @@ class Pipes:
 
     def __init__(self) -> None:
         self.output, self._written = os.pipe()
+        self.errors, self._errors_end = os.pipe()
         self.report, self._report_end = os.pipe()
         self.fd, self._wake = os.pipe()
         self._open = [
             self.output,
             self._written,
+            self.errors,
+            self._errors_end,
             self.report,
             self._report_end,
             self.fd,
             self._wake,
         ]
-        for end in (self.output, self.report):
+        for end in (self.output, self.errors, self.report):
             os.set_blocking(end, False)
         self.status: int | None = None
         self.signals: list[int] = []
@@ -208,7 +211,7 @@ def test_a_warning_follows_the_output_that_was_written_before_it(
 
     run(pipes, TimeLimits())
 
-    assert pipes.log == b"half\n[kinetic] Warning: mind\n"
+    assert pipes.log == b"half\x10\n\x10\x02[kinetic] Warning: mind\n"
 
 
 def test_children_of_killed_processes_are_killed_however_many_rounds_that_takes(

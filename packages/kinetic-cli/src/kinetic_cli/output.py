@@ -11,7 +11,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+if TYPE_CHECKING:
+    from kinetic.log_parts import LogPrinter
 
 _COLOURS: Final = {
     "SUCCEEDED": "32",
@@ -61,6 +64,12 @@ class Output:
         _write(self.stdout, f"{text}\n")
         if flush:
             self.stdout.flush()
+
+    def log_printer(self, *, flush: bool = False) -> LogPrinter:
+        """Return what prints the lines of a log; with *flush*, each at once."""
+        from kinetic.log_parts import LogPrinter
+
+        return LogPrinter(self.stdout, self.stderr, write=_write, flush=flush)
 
     def json(self, document: Any, *, lines: bool = False) -> None:
         """Print *document*; with *lines* on one line, for streams of documents."""

@@ -457,6 +457,12 @@ def is_end_marker(line: str, job_id: str) -> bool:
 RAISED: Final = "[kinetic] The function raised an exception. Lines of its traceback: "
 """How the line of a host's log begins after which the traceback of the function's exception follows; then their number."""
 
+MARK: Final = "\x10"
+"""The character (DLE) that marks the streams in a log, where a host's output and errors are one. Terminals ignore it. At
+the end of a line, the line goes on in the next one of the same stream. Output that has it has it twice."""
+STDERR_MARK: Final = f"{MARK}\x02"
+"""How the lines of standard error begin."""
+
 RUNNER_PATH: Final = "/app/remote_runner.py"
 """The path of the bundle in a container."""
 

@@ -1,4 +1,4 @@
-"""The console of a blocking call: progress on stderr, the job's log on stdout."""
+"""The console of a blocking call: progress on stderr, the job's log on the streams where the job wrote it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
+from kinetic.log_parts import LogPrinter
 from kinetic_payload.layout import RAISED
 from kinetic_payload.printable import printable
 from kinetic_payload.progress import Progress, duration_text, size_text
@@ -69,6 +70,7 @@ class Console:
         self._live_wanted = interactive and progress == "auto"
         self._progress_wanted = progress != "off"
         self._whole_log = whole_log
+        self._log = LogPrinter(stdout, cast("TextIO", self._stderr), write=_write)
         self._held: dict[int, list[LogLine]] = {}
         """By host, the lines of the log from its exception on."""
         self._clock = clock
@@ -123,6 +125,7 @@ class Console:
         with self._lock:
             shown, transfer_only = self._live is not None, self._transfer_only
             self._hide()
+            self._log.end_lines()
             for line in printable(text).splitlines() or [""]:
                 self._print(f"kinetic: {self._prefix}{line}")
             if shown:
@@ -155,10 +158,11 @@ class Console:
         """Print *text* unchanged, so that it can be copied."""
         with self._lock:
             self._hide()
+            self._log.end_lines()
             self._print(text)
 
     def line(self, line: LogLine) -> None:
-        """Print a line of the job's log on stdout. On a terminal this ends the display of the phase.
+        """Print a line of the job's log on its stream. On a terminal this ends the display of the phase.
 
         Raises:
             OSError: stdout is closed, or its disk is full.
@@ -170,7 +174,11 @@ class Console:
             if any(line.attempt > held[0].attempt for held in self._held.values()):
                 self.print_held()  # The job goes on: the exception of this attempt is not raised.
             held = self._held.get(line.host, [])
-            if held and len(held) <= _lines_after(held[0]):
+            if (
+                held
+                and line.stream == held[0].stream
+                and len([each for each in held if each.end]) <= _lines_after(held[0])
+            ):
                 held.append(line)
             elif not held and _lines_after(line):
                 self._held[line.host] = [line]
@@ -190,11 +198,12 @@ class Console:
                 text = "\n".join(line.text for line in lines[1:])
                 if not but or _anywhere(text) != _anywhere(but):
                     self._print_lines(lines)
+            self._log.end_lines()
 
     def _print_lines(self, lines: Sequence[LogLine]) -> None:
         self._hide()
         for line in lines:
-            write_line(self._stdout, f"{self._prefix}{line.shown}")
+            self._log.line(line, self._prefix)
 
     def done(self) -> None:
         """Remove the display of the phase."""
@@ -321,6 +330,11 @@ def progress_beside(
     return Console(
         sys.stdout, sys.stderr, interactive=interactive, clock=clock, report=report
     ).progress
+
+
+def log_printer() -> LogPrinter:
+    """Return a printer of a log on this process's streams, for a handle without a console."""
+    return LogPrinter(sys.stdout, sys.stderr, write=_write)
 
 
 def is_terminal(stream: Any) -> bool:

@@ -71,6 +71,9 @@ class StubJob(JobHandle):
         if self.raises is not None:
             raise self.raises
 
+    def _followed_parts(self, **part: Any) -> Iterator[LogLine]:
+        return self.log_lines(follow=True, **part)
+
     def result(self, *_: Any, **options: Any) -> Any:
         options.pop("on_status_change")(self.state)
         self.calls.append(("result", options))

@@ -279,15 +279,16 @@ def logs(
             f"{group_id} has no input {wrong[0]}.", hint=f"Its inputs are 0 to {len(batch) - 1}."
         )
     jobs = batch.failures() if failed else [job for job in batch.jobs if job is not None]
+    printer = app.output.log_printer()
     for job in jobs:
         if inputs and job.group_index not in inputs:
             continue
         for line in job.log_lines(tail=tail):
             if as_json:
-                known = {"input": job.group_index, "attempt": line.attempt, "text": line.text}
-                app.output.json(known, lines=True)
+                known = {"input": job.group_index, "attempt": line.attempt, "stream": line.stream}
+                app.output.json({**known, "text": line.text}, lines=True)
             else:
-                app.output.line(f"[{job.group_index}] {line.shown}")
+                printer.line(line, f"[{job.group_index}] ")
 
 
 @command.command("cancel")

@@ -9,13 +9,13 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-_PIPES: Final = 4
+_PIPES: Final = 5
 
 
 def serve(control_fd: int, report_fd: int) -> None:
     """Fork a child for each request from *control_fd*; return in the child, whose descriptors are as after a start.
 
-    A request brings its ends of the pipes for task, reports, output and stop requests. The first two take the places
+    A request brings its ends of the pipes for task, reports, output, errors and stop requests. The first two take the places
     of *control_fd* and *report_fd*. The answer has the id of the child, whose parent is this process's own parent, and
     the descriptor of the last one. This process ends with its parent.
     """
@@ -52,10 +52,10 @@ def serve(control_fd: int, report_fd: int) -> None:
 
 def _take_over(fds: list[int], control_fd: int, report_fd: int) -> None:
     os.setsid()
-    task, report, output, _ = fds
-    for fd, number in ((task, control_fd), (report, report_fd), (output, 1), (output, 2)):
+    task, report, output, errors, _ = fds
+    for fd, number in ((task, control_fd), (report, report_fd), (output, 1), (errors, 2)):
         os.dup2(fd, number, inheritable=number in (1, 2))
-    for fd in (task, report, output):
+    for fd in (task, report, output, errors):
         os.close(fd)
     # As `multiprocessing` does: Python leaves the id of the process that forked.
     threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001

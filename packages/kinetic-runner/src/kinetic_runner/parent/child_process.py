@@ -18,17 +18,25 @@ _READ_SIZE = 256 * 1024
 
 
 class Child:
-    """A running child: one pipe for its output, one for its reports, one for its task, one to stop it.
+    """A running child: two pipes for its output, one for its reports, one for its task, one to stop it.
 
     `status` is its wait status, or None while it runs. The task's pipe stays open: when it closes, the
     child knows that its parent has ended.
     """
 
     def __init__(
-        self, pid: int, output: int, report: int, task: int, stop: tuple[int, int], mark: str
+        self,
+        pid: int,
+        output: int,
+        errors: int,
+        report: int,
+        task: int,
+        stop: tuple[int, int],
+        mark: str,
     ) -> None:
         self.pid = pid
         self.output = output
+        self.errors = errors
         self.report = report
         self.task = task
         self.stop_fd, self._stop = stop
@@ -130,7 +138,7 @@ class Child:
 
     def close(self) -> None:
         """Close the pipes of a child that has ended: a worker of a batch starts many."""
-        for fd in (self.output, self.report, self.task, self._stop):
+        for fd in (self.output, self.errors, self.report, self.task, self._stop):
             os.close(fd)
 
 
@@ -138,7 +146,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     """Start `command TASK_FD REPORT_FD` in a session of its own, without input."""
 
     def start(fds: Sequence[int], mark: str) -> tuple[int, int]:
-        task, report, output, stop = fds
+        task, report, output, errors, stop = fds
         for fd in (task, report, stop):
             os.set_inheritable(fd, True)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -146,7 +154,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
             pid = processes.spawn(
                 [*command, str(task), str(report)],
                 {**environment, MARK: mark},
-                (null, output, output),
+                (null, output, errors),
                 makes_session=True,  # `kinetic_runner.child.main` does.
             )
         finally:
@@ -159,26 +167,27 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
 def started(start: Callable[[Sequence[int], str], tuple[int, int]]) -> Child:
     """Make the pipes of a child, and return it.
 
-    *start* starts it with its ends of them (task, reports, output, stop requests) and its mark; it returns its id, and
+    *start* starts it with its ends of them (task, reports, output, errors, stop requests) and its mark; it returns its id, and
     the number that the last one has in it.
     """
     output, output_end = os.pipe()
+    errors, errors_end = os.pipe()
     report, report_end = os.pipe()
     task_end, task = os.pipe()
     stop_end, stop = os.pipe()
-    for fd in (output, report, stop):
+    for fd in (output, errors, report, stop):
         os.set_blocking(fd, False)
     mark = f"{os.getpid()}-{os.urandom(8).hex()}"
     try:
-        pid, stop_fd = start((task_end, report_end, output_end, stop_end), mark)
+        pid, stop_fd = start((task_end, report_end, output_end, errors_end, stop_end), mark)
     except BaseException:
-        for fd in (output, report, task, stop):
+        for fd in (output, errors, report, task, stop):
             os.close(fd)
         raise
     finally:
-        for fd in (output_end, report_end, task_end, stop_end):
+        for fd in (output_end, errors_end, report_end, task_end, stop_end):
             os.close(fd)
-    return Child(pid, output, report, task, (stop_fd, stop), mark)
+    return Child(pid, output, errors, report, task, (stop_fd, stop), mark)
 
 
 def read_available(fd: int) -> bytes | None:

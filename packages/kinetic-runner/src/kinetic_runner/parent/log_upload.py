@@ -13,6 +13,7 @@ from typing import IO, Final
 
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import KineticError
+from kinetic_payload.layout import STDERR_MARK
 from kinetic_payload.stores.store import Store
 from kinetic_runner.store_retries import GONE
 
@@ -194,7 +195,9 @@ class LogUploader:
                 chunk.seek(0)
                 chunk = chunk.read()
         if missing:
-            note = f"\n[kinetic] {missing} bytes of the log are missing here.\n".encode()
+            note = (
+                f"\n{STDERR_MARK}[kinetic] {missing} bytes of the log are missing here.\n".encode()
+            )
             chunk = note + chunk
         return chunk, size
 

@@ -84,13 +84,14 @@ def run_with(
 
 def _print_failure(error: BaseException) -> None:
     from kinetic_payload.errors import KineticError
+    from kinetic_payload.layout import STDERR_MARK
 
-    if isinstance(error, KineticError):
-        sys.stderr.write(f"[kinetic] {error}\n")
-    else:
+    text = f"[kinetic] {error}"
+    if not isinstance(error, KineticError):
         import traceback
 
-        traceback.print_exception(error)
+        text = "".join(traceback.format_exception(error))
+    sys.stderr.write("".join(f"{STDERR_MARK}{line}\n" for line in text.splitlines()))
 
 
 def _make_descriptors_uninheritable() -> None:

@@ -17,6 +17,7 @@ from kinetic_payload.layout import (
     EXIT_NOT_PREPARED,
     EXIT_TERMINATED,
     REPORT_SECONDS,
+    STDERR_MARK,
     JobObjects,
 )
 from kinetic_payload.records.attempt_result import (
@@ -59,7 +60,7 @@ _EXIT_UNFINISHED: Final = 1
 def print_line(text: str) -> None:
     """Print a line of Kinetic's own to the standard error."""
     with suppress(OSError):  # A full disk may be the reason for the text.
-        sys.stderr.write(f"[kinetic] {text}\n")
+        sys.stderr.write(f"{STDERR_MARK}[kinetic] {text}\n")
         sys.stderr.flush()
 
 

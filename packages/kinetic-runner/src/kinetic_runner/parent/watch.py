@@ -9,10 +9,12 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, time
 from typing import Any, Final, get_args
 
 from kinetic_payload.files.private import make_folder, open_private
+from kinetic_payload.layout import STDERR_MARK
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.processes import KILL_SECONDS, kill_tree
 from kinetic_payload.records.host_outcome import HostOutcome, Phase
@@ -21,6 +23,7 @@ from kinetic_runner.parent.exit_code import Cause, ChildEnd, outcome_from
 from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.memory import oom_kills
 from kinetic_runner.parent.signals import SelfPipe
+from kinetic_runner.parent.streams import MergedStreams
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.usage import UsageRecorder, chips_in
 
@@ -94,7 +97,7 @@ class Watch:
         self._warnings: list[str] = []
         self._devices_seen: str | None = None
         self._unread = b""
-        self._at_line_start = True
+        self._streams = MergedStreams()
         self._call_until: float | None = None
         self._kill_at: float | None = None
         self._requests_at: list[float] = []
@@ -108,7 +111,11 @@ class Watch:
         self._parting = ""
         self._linger = limits.linger
         self._give_up_at: float | None = None
-        self._open = {child.output: self._write, child.report: self._handle_lines}
+        self._open: dict[int, Callable[[bytes], object]] = {
+            child.output: self._write,
+            child.errors: partial(self._write, stream=STDERR_MARK),
+            child.report: self._handle_lines,
+        }
         """What takes the data of each pipe that has not ended."""
 
     def run(self) -> ChildEnd:
@@ -147,18 +154,20 @@ class Watch:
 
     def log_line(self, text: str) -> None:
         """Add a line of Kinetic's own to the log."""
-        start = "" if self._at_line_start else "\n"
-        self._write(f"{start}[kinetic] {text}\n".encode(errors="backslashreplace"))
+        start = "\n" if STDERR_MARK in self._streams.unfinished else ""
+        line = f"{start}[kinetic] {text}\n".encode(errors="backslashreplace")
+        self._write(line, stream=STDERR_MARK)
 
     def mark_end(self, line: str) -> None:
         """Print *line* after all output on the live log; the stored log does not contain it."""
-        self.tee.write(f"{'' if self._at_line_start else chr(10)}{line}\n".encode())
+        self.tee.write(f"{'' if self._streams.at_line_start else chr(10)}{line}\n".encode())
 
     # Events and time limits.
 
     def _wait(self) -> None:
         held_back = self.tee.full or self._log.full
-        readers = [fd for fd in self._open if not (held_back and fd == self._child.output)]
+        output = (self._child.output, self._child.errors)
+        readers = [fd for fd in self._open if not (held_back and fd in output)]
         readers.append(self._signals.fd)
         if self._lifeline is not None:
             readers.append(self._lifeline)
@@ -173,6 +182,7 @@ class Watch:
             self._signals.read()
         if self._lifeline in ready:
             self._read_lifeline()
+        self._store_and_show(self._streams.split())
         self._log.send_due()
 
     def _read_lifeline(self) -> None:
@@ -199,9 +209,8 @@ class Watch:
         now = monotonic()
         alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
-        due = self._log.due_in
-        longest = _HELD_BACK if held_back else _POLL_SECONDS
-        return min(longest, *waits, due if due is not None else longest)
+        waits += [due for due in (self._log.due_in, self._streams.due_in) if due is not None]
+        return min([_HELD_BACK if held_back else _POLL_SECONDS, *waits])
 
     def _act_on_time(self) -> None:
         self._read_report_file()
@@ -305,13 +314,20 @@ class Watch:
         self._open[fd](data)
         return len(data)
 
-    def _write(self, data: bytes) -> None:
-        self._log.append(data)
-        self.tee.write(data)
-        self._at_line_start = data.endswith(b"\n")
+    def _write(self, data: bytes, stream: str = "") -> None:
+        self._store_and_show(self._streams.add(data, stream))
+
+    def _store_and_show(self, data: bytes) -> None:
+        if data:
+            self._log.append(data)
+            self.tee.write(data)
+
+    def _drain_output(self) -> None:
+        self._drain(self._child.output)
+        self._drain(self._child.errors)
 
     def _read_rest(self) -> None:
-        """Read all that is in both pipes, without waiting for their end: other processes may hold them open.
+        """Read all that is in the pipes, without waiting for their end: other processes may hold them open.
 
         What the child wrote is in the pipe by now, so no more is read than a pipe can hold: other
         processes may go on writing.
@@ -330,7 +346,7 @@ class Watch:
             # SIGCHLD ends this wait. The time limit is for processes that only the next round finds.
             select.select([self._signals.fd], [], [], 0.02)
             self._signals.read()
-            self._drain(self._child.output)  # No process must block because its output is not read.
+            self._drain_output()  # No process must block because its output is not read.
 
         kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=_TRACKER_SECONDS)
         self._child.supervised = self._lifeline is not None
@@ -390,7 +406,7 @@ class Watch:
             self._on_loaded(*map(str, loaded))
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
-            self._drain(self._child.output)  # This output came before the warning.
+            self._drain_output()  # This came before the warning.
             self.log_line(f"Warning: {message['warning']}")
         if "outcome" in message:
             self._take_outcome(message["outcome"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from kinetic.job_status import JobStatus
 from kinetic_payload.layout import GRACE_SECONDS
@@ -152,6 +152,10 @@ class LogLine:
     attempt: int = 1
     hosts: int = 1
     """The number of hosts of the job."""
+    stream: Literal["stdout", "stderr"] = "stdout"
+    """Where the host wrote it. Lines of Kinetic's own are on `stderr`."""
+    end: str = "\n"
+    """Empty if the line goes on in the next one of its host and stream."""
 
     @property
     def shown(self) -> str:

@@ -159,6 +159,7 @@ def kept_log(
     from kinetic.jobs.log_lines import separator
     from kinetic.jobs.logs import lines_of_attempts
     from kinetic.jobs.stored_logs import stored_attempts, stored_lines
+    from kinetic.log_parts import joined
 
     for _, location in _places(settings):
         with suppress(StoreError):  # Then there is no log to show.
@@ -166,7 +167,7 @@ def kept_log(
             if store is not None and (known := stored_attempts(store, job_id)):
                 lines_of = partial(stored_lines, store, job_id, tail=tail)
                 wanted = known[-1] if attempt is None else attempt
-                return lines_of_attempts(job_id, known, wanted, lines_of, separator)
+                return joined(lines_of_attempts(job_id, known, wanted, lines_of, separator))
     return None
 
 

@@ -184,19 +184,27 @@ class JobHandle:
     def logs(
         self, follow: bool = False, *, attempt: int | Literal["all"] | None = None
     ) -> str | None:
-        """Return the log so far; with *follow*, print it to stdout until the job ends.
+        """Return the log so far; with *follow*, print it until the job ends, each line on its stream.
 
         *attempt* is the number of an attempt, or `all` of them in order; None is the latest.
 
         Raises:
             InvalidRequestError: There is no log of *attempt*.
         """
-        lines = self.log_lines(follow=follow, attempt=attempt)
+        from kinetic.console import log_printer
+
         if not follow:
-            return "".join(f"{line.shown}\n" for line in lines)
-        for line in lines:
-            _print_line(line)
+            return "".join(f"{line.shown}\n" for line in self.log_lines(attempt=attempt))
+        printer = log_printer()
+        for line in self._followed_parts(attempt=attempt):
+            printer.line(line)
+        printer.end_lines()
         return None
+
+    def _followed_parts(self, **part: Any) -> Iterator[LogLine]:
+        from kinetic.jobs.logs import followed_lines
+
+        return followed_lines(self._record, self._services, pieces=True, **part)
 
     def tail(self, n: int = 100) -> str:
         """Return the last *n* lines of the log of the latest attempt.
@@ -228,7 +236,7 @@ class JobHandle:
                 except for debug jobs and members of a batch. A failed job is not cleaned up.
             cleanup_timeout: Seconds to wait until the resource is gone.
             cleanup_poll_interval: Seconds between two checks during that wait.
-            stream_logs: Print the log to stdout while waiting. None means no.
+            stream_logs: Print the log while waiting, each line on its stream. None means no.
             on_status_change: Called with each new status, including the first and the last one; its
                 exceptions are logged and otherwise ignored.
 
@@ -238,15 +246,21 @@ class JobHandle:
             RuntimeError: The job failed, but not by an exception of its function.
             Exception: The exception of the function, with the remote traceback in its notes.
         """
-        show = _print_line if stream_logs else None
-        return self._collect(
-            timeout=timeout,
-            cleanup=cleanup,
-            cleanup_timeout=cleanup_timeout,
-            cleanup_poll_interval=cleanup_poll_interval,
-            on_line=show,
-            on_status_change=on_status_change,
-        )
+        from kinetic.console import log_printer
+
+        printer = log_printer() if stream_logs else None
+        try:
+            return self._collect(
+                timeout=timeout,
+                cleanup=cleanup,
+                cleanup_timeout=cleanup_timeout,
+                cleanup_poll_interval=cleanup_poll_interval,
+                on_line=printer.line if printer else None,
+                on_status_change=on_status_change,
+            )
+        finally:
+            if printer:
+                printer.end_lines()
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result without blocking the event loop; cancelling the wait does not stop the job."""
@@ -527,9 +541,3 @@ def result_keeping(
     return handle._collect(
         timeout=timeout, cleanup=False, on_status_change=on_status_change, keep=keep
     )
-
-
-def _print_line(line: LogLine) -> None:
-    from kinetic.console import write_line
-
-    write_line(sys.stdout, line.shown)

@@ -1,16 +1,15 @@
-"""Lines of a job's output: split, cut if they are too long, interleaved between hosts."""
+"""Lines of a job's output: split, joined, cut if they are too long, interleaved between hosts."""
 
 from __future__ import annotations
 
 import codecs
-import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import BinaryIO, Final, Literal
 
 from kinetic.backends.backend import LogLine
-
-LONGEST_LINE: Final = 1 << 20
-"""Bytes after which a line is cut: a progress bar may never end its line."""
+from kinetic.log_parts import LONGEST_LINE
+from kinetic_payload.layout import MARK, STDERR_MARK
 
 _LONGEST_IN_TAIL: Final = 4 * LONGEST_LINE
 """Bytes of a line after which a tail stops searching for its beginning."""
@@ -18,32 +17,46 @@ _LONGEST_IN_TAIL: Final = 4 * LONGEST_LINE
 _CUT: Final = "[kinetic] (The beginning of this long line, and what was before it, is left out.) "
 
 
-def whole_lines(stream: BinaryIO) -> Iterator[str]:
-    """Iterate over the lines of *stream*, without their ends."""
+def parsed(text: str, host: int = 0, attempt: int = 1) -> LogLine:
+    """Return the line that *text* is, as the runner writes it; see `layout.MARK`. Logs of earlier runners have no marks."""
+    if MARK not in text:
+        return LogLine(text.removesuffix("\r"), host, attempt)
+    stream: Literal["stdout", "stderr"] = "stderr" if text.startswith(STDERR_MARK) else "stdout"
+    text = text.removeprefix(STDERR_MARK)
+    if (len(text) - len(text.rstrip(MARK))) % 2:
+        text = text[:-1].replace(MARK * 2, MARK)
+        return LogLine(text, host, attempt, stream=stream, end="")
+    text = text.replace(MARK * 2, MARK).removesuffix("\r")
+    return LogLine(text, host, attempt, stream=stream)
+
+
+def whole_lines(stream: BinaryIO, host: int, attempt: int) -> Iterator[LogLine]:
+    """Iterate over the lines of *stream*, the log of *host*."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while line := stream.readline(LONGEST_LINE):
-        whole = len(line) < LONGEST_LINE or line.endswith(b"\n")
-        yield _clean(decoder.decode(line, final=whole))
+    mark = ""
+    while data := stream.readline(LONGEST_LINE):
+        whole = len(data) < LONGEST_LINE or data.endswith(b"\n")
+        text = decoder.decode(data, final=whole).removesuffix("\n")
+        line = parsed(mark + text, host, attempt)
+        mark = STDERR_MARK if line.stream == "stderr" and not whole else ""
+        yield line
 
 
-def interleaved(parts: Iterable[tuple[int, Iterator[str]]], attempt: int) -> Iterator[LogLine]:
+def interleaved(parts: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
     """Iterate over the lines of several hosts in turn: hosts of one program print similar lines."""
     waiting = list(parts)
     while waiting:
-        for part in list(waiting):
-            host, lines = part
-            text = next(lines, None)
-            if text is None:
-                waiting.remove(part)
+        for lines in list(waiting):
+            line = next(lines, None)
+            if line is None:
+                waiting.remove(lines)
             else:
-                yield LogLine(text, host, attempt)
+                yield line
 
 
-def last_lines(
-    ends: Iterable[tuple[int, list[str]]], attempt: int, count: int
-) -> Iterator[LogLine]:
+def last_lines(ends: Iterable[list[LogLine]], count: int) -> Iterator[LogLine]:
     """Interleave the last lines of several hosts, aligned at their ends; *count* in all."""
-    reverse = interleaved([(host, iter(lines[::-1])) for host, lines in ends], attempt)
+    reverse = interleaved([iter(lines[::-1]) for lines in ends])
     found = [line for line, _ in zip(reverse, range(count), strict=False)]
     # Within a round the lowest host goes first, so rounds are turned around as a whole.
     rounds: list[list[LogLine]] = []
@@ -68,6 +81,8 @@ def tail_size(blocks: Iterable[bytes], count: int) -> tuple[int, bool]:
         # A line end at the end of the log does not begin another line.
         at = len(block) - (size == 0 and block.endswith(b"\n"))
         while (at := block.rfind(b"\n", 0, at)) >= 0:
+            if block[at - 1 : at] == MARK.encode():
+                continue  # The line goes on.
             begin = size + len(block) - at - 1
             if begin - line_end > _LONGEST_IN_TAIL:
                 break
@@ -81,73 +96,50 @@ def tail_size(blocks: Iterable[bytes], count: int) -> tuple[int, bool]:
     return size, False
 
 
-def with_note(lines: list[str], *, cut: bool) -> list[str]:
+def with_note(lines: list[LogLine], *, cut: bool) -> list[LogLine]:
     """Return *lines*, with a note in the first one if its beginning was *cut* off."""
-    return [f"{_CUT}{lines[0]}", *lines[1:]] if cut and lines else lines
+    return (
+        [replace(lines[0], text=f"{_CUT}{lines[0].text}"), *lines[1:]] if cut and lines else lines
+    )
 
 
 def separator(attempt: int, newer: int, message: str = "") -> LogLine:
     """Return the line between the logs of two attempts; *message* is why the first one ended."""
     why = f": {message.rstrip('.')}" if message else ""
-    return LogLine(f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins.", 0, newer)
-
-
-BAR_SECONDS: Final = 1.0
-"""Seconds between two states of a progress bar, which may not end its line for hours."""
+    text = f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins."
+    return LogLine(text, 0, newer, stream="stderr")
 
 
 class LineSplitter:
-    """Splits a host's output into lines as it arrives."""
+    """Splits the output of *host* into lines as it arrives."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._shown_at = clock()
+    def __init__(self, host: int, attempt: int) -> None:
+        self._host = host
+        self._attempt = attempt
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pieces: list[str] = []
         """Parts of the unfinished line; joined once, because there may be many."""
         self._size = 0
 
-    def feed(self, data: bytes) -> list[str]:
+    def feed(self, data: bytes) -> list[LogLine]:
         """Return the lines that *data* completes."""
         *lines, rest = self._decoder.decode(data).split("\n")
         if lines:
             lines[0] = self._take_unfinished() + lines[0]
+        found = [parsed(line, self._host, self._attempt) for line in lines]
         self._pieces.append(rest)
         self._size += len(rest)
         if self._size > LONGEST_LINE:
-            lines.append(self._take_unfinished())
-        if lines:
-            self._shown_at = self._clock()
-        return [_clean(line) for line in lines]
+            found += [line := parsed(self._take_unfinished(), self._host, self._attempt)]
+            self._pieces = [STDERR_MARK] if line.stream == "stderr" else []
+        return found
 
-    def bar(self) -> list[str]:
-        """Return the last state of a line that overwrites itself, if it is time to show one.
-
-        Earlier states are left out, as on a terminal; the stored log has them all.
-        """
-        now = self._clock()
-        if now - self._shown_at < BAR_SECONDS or not any("\r" in piece for piece in self._pieces):
-            return []
-        unfinished = self._take_unfinished()
-        states, _, rest = unfinished.rpartition("\r")
-        state = states.rpartition("\r")[2]
-        self._pieces = [rest if state else unfinished]
-        self._size = len(self._pieces[0])
-        if not state:
-            return []
-        self._shown_at = now
-        return [state]
-
-    def close(self) -> list[str]:
+    def close(self) -> list[LogLine]:
         """Return the last line if nothing ended it."""
         rest = self._take_unfinished() + self._decoder.decode(b"", final=True)
-        return [_clean(rest)] if rest else []
+        return [parsed(rest, self._host, self._attempt)] if rest not in ("", STDERR_MARK) else []
 
     def _take_unfinished(self) -> str:
         unfinished = "".join(self._pieces)
         self._pieces, self._size = [], 0
         return unfinished
-
-
-def _clean(line: str) -> str:
-    return line.removesuffix("\n").removesuffix("\r")

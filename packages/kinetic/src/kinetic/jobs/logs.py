@@ -14,6 +14,7 @@ from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.outages import PASSING, Outages, patiently
 from kinetic.jobs.services import Services
 from kinetic.jobs.stored_logs import attempt_separator, known_attempts, stored_lines
+from kinetic.log_parts import joined
 from kinetic.user_warnings import logged_to
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.records.job import JobRecord
@@ -63,7 +64,8 @@ class LiveLog:
 
     def _run(self, record: JobRecord, services: Services, emit: Callable[[LogLine], None]) -> None:
         def follow() -> None:
-            for line in log_lines(record, services, follow=True, stopped=self._stopped.is_set):
+            stopped = self._stopped.is_set
+            for line in log_lines(record, services, follow=True, stopped=stopped, pieces=True):
                 if self._stopped.is_set():
                     return
                 emit(line)
@@ -93,13 +95,20 @@ def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: flo
 
 
 def followed_lines(
-    record: JobRecord, services: Services, *, tail: int | None, attempt: int | Literal["all"] | None
+    record: JobRecord,
+    services: Services,
+    *,
+    tail: int | None = None,
+    attempt: int | Literal["all"] | None = None,
+    pieces: bool = False,
 ) -> Iterator[LogLine]:
-    """Iterate over the job's log until it ends; print the warnings about it to stderr."""
+    """Iterate over the job's log until it ends, as `log_lines` does; print the warnings about it to stderr."""
     from kinetic.console import Console
 
     with logged_to(Console.of_this_process().note, unless_handled=True):
-        yield from log_lines(record, services, follow=True, tail=tail, attempt=attempt)
+        yield from log_lines(
+            record, services, follow=True, tail=tail, attempt=attempt, pieces=pieces
+        )
 
 
 def log_lines(
@@ -110,8 +119,9 @@ def log_lines(
     tail: int | None = None,
     attempt: int | Literal["all"] | None = None,
     stopped: Callable[[], bool] = never,
+    pieces: bool = False,
 ) -> Iterator[LogLine]:
-    """Iterate over the job's log; each line has the number of the job's hosts.
+    """Iterate over the job's log; each line has the number of the job's hosts. With *pieces*, lines come in parts.
 
     Without *attempt*, it is the log of the latest one. If there were earlier ones, its first line says how to
     print theirs.
@@ -138,11 +148,11 @@ def log_lines(
         separator = partial(attempt_separator, *job)
         lines = lines_of_attempts(record.job_id, known, attempt, lines_of, separator)
     first_line = attempt is None and tail is None
-    for line in lines:
+    for line in lines if pieces else joined(lines):
         if first_line and line.attempt > 1:
             command = f"kinetic jobs logs {record.job_id} --attempt all"
             text = f"[kinetic] This is attempt {line.attempt}. To print the logs of all attempts: {command}"
-            yield LogLine(text, 0, line.attempt, record.hosts)
+            yield LogLine(text, 0, line.attempt, record.hosts, "stderr")
         first_line = False
         yield replace(line, hosts=record.hosts) if record.hosts > 1 else line
 

@@ -27,8 +27,9 @@ from kinetic.jobs.log_lines import (
 )
 from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
+from kinetic.log_parts import joined
 from kinetic.waiting import STORE_POLL, sleep
-from kinetic_payload.layout import JobObjects, number_in
+from kinetic_payload.layout import STDERR_MARK, JobObjects, number_in
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.printable import printable_log
 from kinetic_payload.records.attempt_result import deciding
@@ -116,11 +117,10 @@ def stored_lines(
     prefixes = {each: names.log_chunks(attempt, each) for each in hosts}
     if tail is None:
         reading = _Reading.of(store, len(hosts))
-        parts = [(host, _lines(reading, prefix)) for host, prefix in prefixes.items()]
-        found = interleaved(parts, attempt)
+        found = interleaved([_lines(reading, *each, attempt) for each in prefixes.items()])
     else:
-        ends = [(host, _tail(store, prefix, tail)) for host, prefix in prefixes.items()]
-        found = last_lines(ends, attempt, tail)
+        ends = [_tail(store, *each, attempt, tail) for each in prefixes.items()]
+        found = last_lines(ends, tail)
     shown = _shown_by(store)
     yield from (replace(line, text=shown(line.text), hosts=len(hosts)) for line in found)
 
@@ -176,14 +176,13 @@ class _Reading:
                 part = {"start": start, "end": min(start + self.size, end)}
                 yield partial(self.store.read, info.name, **part)
             if info.size > end:
-                note = (
-                    f"\n[kinetic] {info.size - end} bytes of the log are left out here.\n".encode()
-                )
+                note = f"\n{STDERR_MARK}[kinetic] {info.size - end} bytes of the log are left out here.\n".encode()
                 yield partial(bytes, note)
 
 
-def _lines(reading: _Reading, prefix: str) -> Iterator[str]:
-    yield from whole_lines(cast("BinaryIO", io.BufferedReader(_Chunks(reading, prefix))))
+def _lines(reading: _Reading, host: int, prefix: str, attempt: int) -> Iterator[LogLine]:
+    stream = cast("BinaryIO", io.BufferedReader(_Chunks(reading, prefix)))
+    return whole_lines(stream, host, attempt)
 
 
 class _Chunks(io.RawIOBase):
@@ -209,9 +208,10 @@ class _Chunks(io.RawIOBase):
         return size
 
 
-def _tail(store: Store, prefix: str, count: int) -> list[str]:
+def _tail(store: Store, host: int, prefix: str, attempt: int, count: int) -> list[LogLine]:
     data, cut = _end(store, list(_chunks(store, prefix)), count)
-    return with_note(list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else [], cut=cut)
+    lines = list(joined(whole_lines(io.BytesIO(data), host, attempt)))
+    return with_note(lines[-count:] if count > 0 else [], cut=cut)
 
 
 def _end(store: Store, found: list[ObjectInfo], count: int) -> tuple[bytes, bool]:
@@ -302,19 +302,16 @@ class _Host:
         self._reading = _Reading.of(store, 1)
         self._shown = _shown_by(store)
         self._prefix = JobObjects(job_id).log_chunks(attempt, host)
-        self._attempt = attempt
-        self._host = host
         self._tail = tail
         self._last = ""
         self._cut = False
-        self._lines = LineSplitter()
+        self._lines = LineSplitter(host, attempt)
 
     def read(self) -> Iterator[LogLine]:
         """Iterate over the lines that were written since the last call."""
         # List all chunks before reading any: otherwise this loop would not end while a job writes fast.
         chunks = list(_chunks(self._store, self._prefix, self._last))
         if not chunks:
-            yield from self._log_lines(self._lines.bar())
             return
         self._last = chunks[-1].name
         tail, self._tail = self._tail, None
@@ -325,17 +322,18 @@ class _Host:
         data, self._cut = _end(self._store, chunks, tail)
         whole = self._lines.feed(data)
         # An unfinished last line is one of the *tail* lines.
-        wanted = tail if data.endswith(b"\n") else tail - 1
-        yield from self._log_lines(whole[-wanted:] if wanted > 0 else [])
+        wanted = tail if data.endswith(b"\n") else max(tail - 1, 0)
+        ends = [number for number, line in enumerate(whole, 1) if line.end]
+        yield from self._log_lines(whole[ends[-wanted - 1] if len(ends) > wanted else 0 :])
 
     def close(self) -> list[LogLine]:
         """Return the last line if nothing ended it."""
         return self._log_lines(self._lines.close())
 
-    def _log_lines(self, lines: list[str]) -> list[LogLine]:
+    def _log_lines(self, lines: list[LogLine]) -> list[LogLine]:
         noted = with_note(lines, cut=self._cut)
         self._cut = self._cut and not lines
-        return [LogLine(self._shown(text), self._host, self._attempt) for text in noted]
+        return [replace(line, text=self._shown(line.text)) for line in noted]
 
 
 def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int) -> int | None:

@@ -248,10 +248,12 @@ class BackendLogs(WithClient):
             job = client.submit(client.functions.count, 300)
             capsys.readouterr()
             job.logs(follow=True)
-            printed = capsys.readouterr().out.splitlines()
+            printed = capsys.readouterr()
+            assert printed.out.splitlines() == [*out, "no end"]
+            assert [line for line in printed.err.splitlines() if line.startswith("err ")] == err
             job.result(cleanup=False)
             kept = _log(job)
-            for lines in (printed, kept, _log(client.attach(job.job_id))):
+            for lines in (kept, _log(client.attach(job.job_id))):
                 assert [line for line in lines if line.startswith("out ")] == out
                 assert [line for line in lines if line.startswith("err ")] == err
                 assert sum("no end" in line for line in lines) == 1
@@ -260,6 +262,7 @@ class BackendLogs(WithClient):
             assert [line.text for line in job.log_lines(follow=True)] == kept
             job.cleanup()
             assert _log(job) == kept
+            assert {line.stream for line in job.log_lines() if line.text in err} == {"stderr"}
 
 
 class BackendAttempts(WithClient):

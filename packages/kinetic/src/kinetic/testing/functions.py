@@ -70,6 +70,7 @@ def count(lines: int) -> None:
     for number in range(lines):
         print("out", number)  # noqa: T201
         print("err", number, file=sys.stderr)  # noqa: T201
+    threading.Event().wait(0.5)  # Lines of two streams may change places.
     print("no end", end="")  # noqa: T201
 
 

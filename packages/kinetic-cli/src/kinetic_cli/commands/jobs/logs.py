@@ -31,16 +31,21 @@ from kinetic_cli.options import AttemptNumber, Count, job_id_argument, json_opti
 @json_option
 @click.pass_obj
 def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) -> None:
-    """Print a job's log, even if the job was cleaned up.
+    """Print a job's log, even if the job was cleaned up: what it wrote to stderr on stderr.
 
-    With --json, print one document on each line: host, attempt, text.
+    With --json, print one document on each line: host, attempt, stream, text.
     """
     from kinetic.errors import JobNotFoundError
     from kinetic.jobs.discover import kept_log
 
+    printer = app.output.log_printer(flush=follow)
     try:
         try:
-            lines = app.attach(job_id).log_lines(follow=follow, **part)
+            job = app.attach(job_id)
+            if follow and not as_json:
+                lines = job._followed_parts(**part)  # noqa: SLF001 - not for users, who want lines
+            else:
+                lines = job.log_lines(follow=follow, **part)
         except JobNotFoundError:
             kept = kept_log(job_id, app.settings(), **part)
             if kept is None:
@@ -48,10 +53,11 @@ def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) 
             lines = kept
         for line in lines:
             if as_json:
-                document = {"host": line.host, "attempt": line.attempt, "text": line.text}
-                app.output.json(document, lines=True)
+                document = {"host": line.host, "attempt": line.attempt, "stream": line.stream}
+                app.output.json({**document, "text": line.text}, lines=True)
             else:
-                app.output.line(line.shown, flush=follow)
+                printer.line(line)
+        printer.end_lines()
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
         raise click.exceptions.Exit(INTERRUPTED) from None

@@ -11,6 +11,7 @@ from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinetic.backends.backend import LogLine
+from kinetic.jobs.log_lines import parsed
 from kinetic.jobs.outages import Outages, lasting, log_outages, patiently
 from kinetic.jobs.services import LOOK
 from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
@@ -110,17 +111,18 @@ class LogSources:
             host=host,
         )
 
-    def live(self, pod: PodView, tail: int | None = None) -> Iterator[str]:
-        """Iterate over the lines that *pod* itself has now, without its end marker."""
+    def live(self, pod: PodView, attempt: int, tail: int | None = None) -> Iterator[LogLine]:
+        """Iterate over the lines that *pod* itself has now, of *attempt*, without its end marker."""
         # One more line: the last one may be the end marker.
         count = None if tail is None else tail + 1
         with PodLog(self.cluster, pod.name, follow=False, tail=count) as log:
-            own = map(shown, takewhile(lambda text: not self.is_end(text), log))
-            yield from own if tail is None else deque(own, tail)
+            own = takewhile(lambda text: not self.is_end(text), log)
+            for text in own if tail is None else deque(own, tail):
+                yield shown(text, pod.host, attempt)
 
     def lost(self, pod: PodView, attempt: int) -> Iterator[LogLine]:
         """Iterate over the stored lines that *pod* no longer has: the kubelet keeps about 10 MiB."""
-        head = list(islice(self.live(pod), _HEAD))
+        head = [line.text for line in islice(self.live(pod, attempt), _HEAD)]
         stored = partial(self.stored, attempt, pod.host)
         before = _position_of(head, stored()) or _position_of(head[:3], stored())
         return islice(stored(), before)
@@ -181,16 +183,16 @@ class HostLog:
         if self._tail is None and not self._after:
             yield from self._patiently(lambda: sources.lost(pod, attempt))
         recent: deque[str] = deque(maxlen=_RECENT)
-        for text in chain([first], live):
-            recent.append(text)
-            yield LogLine(text, pod.host, attempt)
+        for line in chain([first], live):
+            recent.append(line.text)
+            yield replace(line, attempt=attempt)
         if not self._whole and not self._closed.is_set():
             yield from self._rest(attempt, _without_own(recent))
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         return patiently(ask, self._sources.outages, stopped=self._closed.is_set)
 
-    def _live(self) -> Iterator[str]:
+    def _live(self) -> Iterator[LogLine]:
         """Iterate over the pod's own lines until its log ends or breaks."""
         with self._log as log:
             for text in log:
@@ -200,7 +202,7 @@ class HostLog:
                     self._whole = True
                     self._sources.watches.wake(self._sources.record.job_id)
                     return  # This is the last line; the stream itself ends a second later.
-                yield shown(text)
+                yield shown(text, self._pod.host)
 
     def _rest(self, attempt: int, recent: Sequence[str]) -> Iterator[LogLine]:
         """Iterate over the lines of the attempt that only the bucket has: all after the *recent* ones.
@@ -220,7 +222,7 @@ class HostLog:
         ):
             if found:
                 if not reported:
-                    yield LogLine(BROKEN, self._pod.host, attempt)
+                    yield LogLine(BROKEN, self._pod.host, attempt, stream="stderr")
                 reported = True
                 yield line
             elif not line.text.startswith(_OWN):
@@ -228,7 +230,7 @@ class HostLog:
                 found = list(window) == last
         # The last seconds of a pod that was killed are not stored.
         if not found and not _contains(recent, list(window)):
-            yield LogLine(MISSING, self._pod.host, attempt)
+            yield LogLine(MISSING, self._pod.host, attempt, stream="stderr")
 
     def _has_ended(self) -> bool:
         """Return whether the host writes nothing more to the bucket."""
@@ -245,9 +247,10 @@ class HostLog:
         return not PodView(found).alive
 
 
-def shown(text: str) -> str:
+def shown(text: str, host: int, attempt: int = 1) -> LogLine:
     """Return a line of a log so that it can be printed."""
-    return printable_log(text.removesuffix("\r"))
+    line = parsed(text, host, attempt)
+    return replace(line, text=printable_log(line.text))
 
 
 def _without_own(lines: Iterable[str]) -> list[str]:

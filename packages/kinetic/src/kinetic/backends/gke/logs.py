@@ -20,6 +20,7 @@ from kinetic.jobs.stored_logs import (
     latest_lines,
     stored_lines,
 )
+from kinetic.log_parts import joined
 from kinetic_k8s.cluster.watch import Watch
 from kinetic_k8s.reading.attempts import PodView, views
 
@@ -65,28 +66,27 @@ class JobLog:
         attempt = self._sources.attempt_of(pods[-1], 1)
         by_host = {pod.host: pod for pod in pods}
         parts = [
-            (host, self._host_now(by_host.get(host), attempt, host, tail))
+            self._host_now(by_host.get(host), attempt, host, tail)
             for host in range(self._record.hosts)
         ]
         if tail is None:
-            yield from interleaved(parts, attempt)
+            yield from interleaved(parts)
         else:
-            yield from last_lines([(host, list(lines)) for host, lines in parts], attempt, tail)
+            yield from last_lines(list(map(list, parts)), tail)
 
     def _host_now(
         self, pod: PodView | None, attempt: int, host: int, tail: int | None
-    ) -> Iterator[str]:
+    ) -> Iterator[LogLine]:
         """Iterate over the log of one host of the running attempt as far as it is written."""
-        stored = (line.text for line in self._sources.stored(attempt, host, tail))
-        live = iter(()) if pod is None else self._sources.live(pod, tail)
+        stored = self._sources.stored(attempt, host, tail)
+        live = iter(()) if pod is None else self._sources.live(pod, attempt, tail)
         if tail is not None:
-            now, kept = list(live), list(stored)
+            now, kept = list(joined(live)), list(joined(stored))
             return iter(now if len(now) >= len(kept) else kept)
         first = next(live, None)
         if pod is None or first is None:
             return stored
-        lost = (line.text for line in self._sources.lost(pod, attempt))
-        return chain(lost, [first], live)
+        return chain(self._sources.lost(pod, attempt), [first], live)
 
     def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
         stored = latest_lines(*self._sources.stored_job, tail=tail)
@@ -96,8 +96,7 @@ class JobLog:
             yield from stored
         elif pods:  # The log could not be stored.
             attempt = self._sources.attempt_of(pods[-1], 1)
-            parts = [(pod.host, self._sources.live(pod, tail)) for pod in pods]
-            yield from interleaved(parts, attempt)
+            yield from interleaved([self._sources.live(pod, attempt, tail) for pod in pods])
 
     def follow(self, tail: int | None, stopped: Callable[[], bool] = never) -> Iterator[LogLine]:
         """Iterate over the log from the latest attempt on, as it is written, until the job ends.

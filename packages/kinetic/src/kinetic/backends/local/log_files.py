@@ -20,9 +20,12 @@ from kinetic.jobs.log_lines import (
     whole_lines,
     with_note,
 )
+from kinetic.log_parts import joined
 from kinetic.waiting import poll_interval
 
 _BLOCK: Final = 1 << 16
+_LATEST: Final = 0.1
+"""Seconds after which a reader sees what was written, at the latest."""
 
 
 def latest_attempt(folder: JobFolder) -> int:
@@ -47,15 +50,14 @@ def read_lines(folder: JobFolder, hosts: int, *, tail: int | None = None) -> Ite
                 continue
             streams.append((host, stack.enter_context(stream)))
         if tail is None:
-            parts = [(host, whole_lines(stream)) for host, stream in streams]
-            yield from interleaved(parts, attempt)
+            yield from interleaved([whole_lines(stream, host, attempt) for host, stream in streams])
             return
         ends = []
         for host, stream in streams:
             cut = _seek_tail(stream, tail)
-            lines = list(whole_lines(stream))[-tail:] if tail > 0 else []
-            ends.append((host, with_note(lines, cut=cut)))
-        yield from last_lines(ends, attempt, tail)
+            lines = list(joined(whole_lines(stream, host, attempt)))
+            ends.append(with_note(lines[-tail:] if tail > 0 else [], cut=cut))
+        yield from last_lines(ends, tail)
 
 
 def _backwards(stream: BinaryIO) -> Iterator[bytes]:
@@ -78,15 +80,14 @@ def _seek_tail(stream: BinaryIO, count: int) -> bool:
 class _GrowingLog:
     """The log of one host, read as it grows."""
 
-    def __init__(self, host: int, path: str, tail: int | None, clock: Callable[[], float]) -> None:
-        self.host = host
+    def __init__(self, host: int, attempt: int, path: str, tail: int | None) -> None:
         self._path = path
         self._tail = tail
         self._stream: BinaryIO | None = None
         self._cut = False
-        self._lines = LineSplitter(clock)
+        self._lines = LineSplitter(host, attempt)
 
-    def read(self) -> list[str] | None:
+    def read(self) -> list[LogLine] | None:
         """Return the lines that the next block completes; None if there is no new block."""
         if self._stream is None:
             try:
@@ -96,16 +97,14 @@ class _GrowingLog:
             if self._tail is not None:
                 self._cut = _seek_tail(self._stream, self._tail)
         data = self._stream.read(_BLOCK)
-        if not data:
-            return self._add_note(self._lines.bar()) or None
-        return self._add_note([*self._lines.feed(data), *self._lines.bar()])
+        return self._add_note(self._lines.feed(data)) if data else None
 
-    def _add_note(self, lines: list[str]) -> list[str]:
+    def _add_note(self, lines: list[LogLine]) -> list[LogLine]:
         noted = with_note(lines, cut=self._cut)
         self._cut = self._cut and not lines
         return noted
 
-    def close(self) -> list[str]:
+    def close(self) -> list[LogLine]:
         """Stop reading; return the last line if it has no line end."""
         if self._stream is not None:
             self._stream.close()
@@ -119,18 +118,18 @@ def follow_lines(
     tail: int | None,
     ended: Callable[[], bool],
     pause: Callable[[float], object],
-    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[LogLine]:
     """Iterate over the log from the latest attempt on, until *ended* returns True and all lines were read."""
     attempt = latest_attempt(folder)
     share = None if tail is None else -(-tail // hosts)
     while True:
-        logs = [_GrowingLog(host, folder.log(attempt, host), share, clock) for host in range(hosts)]
+        paths = [folder.log(attempt, host) for host in range(hosts)]
+        logs = [_GrowingLog(host, attempt, path, share) for host, path in enumerate(paths)]
         try:
             newer = yield from _follow_attempt(folder, attempt, logs, ended, pause)
         finally:
-            rest = [(log.host, log.close()) for log in logs]
-        yield from (LogLine(text, host, attempt) for host, texts in rest for text in texts)
+            rest = [line for log in logs for line in log.close()]
+        yield from rest
         if not newer:
             return
         state = read_state(folder.state)
@@ -159,10 +158,10 @@ def _follow_attempt(
         for log in logs:
             lines = log.read()
             quiet = quiet and lines is None
-            yield from (LogLine(text, log.host, attempt) for text in lines or ())
+            yield from lines or ()
         if not quiet:
             quiet_since = time.monotonic()
         elif over:
             return newer
         else:
-            pause(poll_interval(time.monotonic() - quiet_since))
+            pause(min(_LATEST, poll_interval(time.monotonic() - quiet_since)))

@@ -283,6 +283,8 @@ class _Job:
 
     def _printed_error(self, attempt: Attempt, host: int) -> str:
         """Return the error that a runner printed, if it could not prepare the call; else an empty text."""
+        from kinetic_payload.layout import STDERR_MARK
+
         status = next((runner.status for runner in attempt.runners if runner.host == host), None)
         if status is None or os.waitstatus_to_exitcode(status) != _NOT_PREPARED:
             return ""
@@ -291,7 +293,7 @@ class _Job:
                 text = stream.read(_LOG_BYTES).decode(errors="replace")
         except OSError:
             return ""
-        return " ".join(text.partition(_PREFIX)[2].split())
+        return " ".join(text.replace(STDERR_MARK, "").partition(_PREFIX)[2].split())
 
     def _note(self, attempt: Attempt, host: int) -> str:
         if host in attempt.over_memory:

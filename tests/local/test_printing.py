@@ -1,0 +1,97 @@
+"""What a blocking call prints: the streams of the job, progress bars and unfinished lines."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from typing import Any
+
+STREAMS = """
+import ctypes, kinetic, os, subprocess, sys, time
+
+@kinetic.run(accelerator="cpu")
+def streams():
+    for number in range(3):
+        print("out", number, flush=True)
+        print("err", number, file=sys.stderr, flush=True)
+        time.sleep(0.2)
+    os.write(2, b"descriptor\\n")
+    subprocess.run(["sh", "-c", "echo program >&2"])
+    ctypes.CDLL(None).perror(b"C")
+    print("begun", end="", flush=True)
+    print("warning", file=sys.stderr, flush=True)
+    print(", ended \\x10\\x02 \\x10")
+
+streams()
+"""
+OUT = ["out 0", "out 1", "out 2", "begun, ended \x10\x02 \x10"]
+ERR = ["err 0", "err 1", "err 2", "descriptor", "program", "C", "warning"]
+
+
+def test_stdout_and_stderr_of_a_job_stay_apart_live_and_in_its_stored_log(project: Any) -> None:
+    project.write("main.py", STREAMS)
+    ran = project.run("main.py")
+    submitted, *lines, done = ran.stderr.splitlines()
+    job_id = submitted.removeprefix("kinetic: submitted ")
+    stored = project.cli("jobs", "logs", job_id)
+
+    assert ran.stdout.splitlines() == stored.stdout.splitlines() == OUT
+    for errors in (lines, stored.stderr.splitlines()):
+        assert [line.partition(": ")[0] for line in errors] == ERR
+    both = project.execute("sh", "-c", f"{sys.executable} -m kinetic_cli jobs logs {job_id} 2>&1")
+    assert sorted(both.stdout.splitlines()[:6:2]) == OUT[:3]
+    assert done.startswith("kinetic: done in ")
+
+
+BAR = """
+import kinetic, sys, time
+
+@kinetic.run(accelerator="cpu")
+def bar():
+    print("Loading ...", end=" ", flush=True)
+    time.sleep(2)
+    print("loaded")
+    for percent in range(0, 101, 10):
+        print(f"\\r{percent:3}%", end="", file=sys.stderr, flush=True)
+        time.sleep(0.25)
+    print(file=sys.stderr)
+
+bar()
+"""
+
+
+def test_an_unfinished_line_is_shown_at_once_and_a_bar_leaves_its_last_state(project: Any) -> None:
+    project.write("main.py", BAR)
+    process = project.start("main.py")
+    seen = process.stdout.buffer.read1(1000) if process.stdout else b""
+    at = time.monotonic()
+    out, err = process.communicate()
+
+    assert (seen, out) == (b"Loading ... ", "loaded\n")
+    assert time.monotonic() - at > 2 + 11 * 0.25 - 0.2
+    assert err.splitlines()[1:-1] == ["100%"]
+
+
+def test_a_bar_moves_on_one_line_of_a_terminal(project: Any) -> None:
+    project.write("main.py", BAR)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "main.py"], cwd=project.root, env=project.environment, stdin=subprocess.DEVNULL,
+        stdout=theirs, stderr=theirs,
+    ):  # fmt: skip
+        os.close(theirs)
+        screen = b""
+        while True:
+            try:
+                screen += os.read(ours, 1 << 16)
+            except OSError:  # The other end is closed.
+                break
+    os.close(ours)
+
+    bar = screen.partition(b"loaded\r\n")[2].partition(b"\r\n")[0]
+    assert bar.startswith(b"\r  0%")
+    assert bar.endswith(b"\r100%")
+    assert screen.count(b"Loading ... loaded\r\n") == 1
