@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
 from typing import Any
+
+import pytest
 
 STREAMS = """
 import ctypes, kinetic, os, subprocess, sys, time
@@ -95,3 +99,49 @@ def test_a_bar_moves_on_one_line_of_a_terminal(project: Any) -> None:
     assert bar.startswith(b"\r  0%")
     assert bar.endswith(b"\r100%")
     assert screen.count(b"Loading ... loaded\r\n") == 1
+
+
+INTERRUPTED = """
+import kinetic, signal, sys, threading, time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+@kinetic.run(accelerator="cpu")
+def train(way):
+    if way != "thread":
+        print("at work", flush=True)
+        time.sleep(600)
+    raise ValueError("no")
+
+def main():
+    train(way) if way != "handle" else train.run_async(way).result(stream_logs=True)
+
+way = sys.argv[1]
+if way == "thread":
+    thread = threading.Thread(target=main)
+    thread.start()
+    thread.join()
+else:
+    main()
+"""
+
+
+@pytest.mark.parametrize("way", ["call", "handle", "thread"])
+def test_a_traceback_has_the_users_frames_only_also_of_a_thread_and_after_ctrl_c(
+    project: Any, way: str
+) -> None:
+    project.write("main.py", INTERRUPTED)
+    process = project.start("main.py", way)
+    if way != "thread":
+        assert process.stdout.readline() == "at work\n"
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+
+    assert str(project.root / "main.py") in err
+    assert err.rstrip().endswith("KeyboardInterrupt") or "ValueError: no\nRemote traceback" in err
+    assert "site-packages/kinetic" not in err
+    assert "/src/kinetic/" not in err
+    assert "threading.py" not in err or way == "thread"
+    for job in json.loads(project.cli("jobs", "list", "--json").stdout):
+        assert job["job_id"] in err or way == "handle"
+        project.cli("jobs", "cancel", job["job_id"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final
 
@@ -12,26 +14,41 @@ _OWN: Final = ("kinetic", "kinetic_payload", "kinetic_images", "kinetic_k8s", "k
 
 
 def hide_own_frames() -> None:
-    """Let Python print the exceptions that Kinetic raises without Kinetic's frames, if nobody catches them.
+    """Let Python print the exceptions that Kinetic raises without Kinetic's frames, if nobody catches them, in any thread.
 
-    KINETIC_TRACEBACK=full shows them. An exception that somebody catches has them all, and so has one that another
+    So is Ctrl-C while Kinetic works or waits. KINETIC_TRACEBACK=full shows them. An exception that somebody catches has them all, and so has one that another
     hook than Python's own handles.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_error
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _print_error_of_thread
+
+
+def _print_error_of_thread(args: threading.ExceptHookArgs) -> None:
+    error = args.exc_value
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown = threading.ExceptHookArgs((kind, error, trace, args.thread))
+        threading.__excepthook__(shown)
+
+    if error is None:
+        threading.__excepthook__(args)
+    else:
+        _print_error(args.exc_type, error, args.exc_traceback, show)
 
 
 def _print_error(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+    show: Callable[..., object] = sys.__excepthook__,
 ) -> None:
     from kinetic.settings.settings import environment
 
-    last = trace
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
     full = environment().get("KINETIC_TRACEBACK", "").strip().lower() == "full"
-    if full or last is None or not _is_raised_by_kinetic(error, last):
-        sys.__excepthook__(kind, error, trace)
+    if full or not _is_raised_by_kinetic(error, list(_entries(trace))):
+        show(kind, error, trace)
         return
     cause, hidden = error.__cause__, error.__suppress_context__
     error = error.with_traceback(_users_part(trace))
@@ -40,18 +57,27 @@ def _print_error(
         users = _users_part(cause.__traceback__, inside=True)
         error.__cause__ = cause.with_traceback(users) if users else None
     try:
-        sys.__excepthook__(kind, error, error.__traceback__)
+        show(kind, error, error.__traceback__)
     finally:  # For a debugger.
         error.with_traceback(trace)
         if isinstance(error, KineticError):
             error.__cause__, error.__suppress_context__ = cause, hidden
 
 
-def _is_raised_by_kinetic(error: BaseException, last: TracebackType) -> bool:
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_raised_by_kinetic(error: BaseException, trace: list[TracebackType]) -> bool:
     from kinetic.jobs.fetch import Collected
 
-    if isinstance(error, KineticError):
-        return _is_own(last)
+    if isinstance(error, KeyboardInterrupt):
+        return any(map(_is_own, trace))
+    last = trace[-1] if trace else None
+    if last is None or isinstance(error, KineticError):
+        return last is not None and _is_own(last)
     return last.tb_frame.f_code is Collected.get.__code__  # It is that of a job's function.
 
 
