@@ -86,6 +86,21 @@ def test_phases_and_notes_go_to_stderr_and_the_log_to_stdout(a_console: Callable
     assert out.getvalue() == "hello\n[host 2] there\n[host 0] again\n"
 
 
+def test_a_phase_is_shown_with_its_reason_which_ends_with_it(
+    a_console: Callable[..., Any],
+) -> None:
+    console, _, err = a_console(interactive=True)
+
+    with console:
+        console.phase("waiting to start")
+        console.reason("No node has a free GPU.\n")
+        wait_for(err, "No node has a free GPU.\\n")
+        console.phase("running")
+        wait_for(err, "running")
+
+    assert "GPU" not in err.getvalue().partition("running")[2]
+
+
 @pytest.mark.parametrize("interactive", [False, True])
 def test_text_is_never_read_as_markup(interactive: bool, a_console: Callable[..., Any]) -> None:
     console, out, err = a_console(interactive=interactive, color=False)

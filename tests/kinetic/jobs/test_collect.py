@@ -504,6 +504,18 @@ def test_a_refusal_of_the_backend_ends_the_wait_and_writes_nothing(
     assert find_outcome(services.store, job.job_id) is None
 
 
+def test_a_wait_passes_on_why_the_job_does_not_run_yet(services: FakeServices) -> None:
+    class Full(Cluster):
+        def observe(self, record: JobRecord) -> Observation:
+            return Observation(JobStatus.PENDING, "No node is free.")
+
+    full = replace(services, backend=Full(services.store, services.journal))
+    reasons: list[str] = []
+    with pytest.raises(ResultTimeoutError, match="No node"):
+        collect(full.job(), full, timeout=0.01, on_reason=reasons.append)
+    assert reasons == ["No node is free."]
+
+
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.NOT_FOUND])
 def test_a_silent_supervisor_fails_the_wait_but_not_the_job(
     services: FakeServices, status: JobStatus

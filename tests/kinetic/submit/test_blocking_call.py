@@ -47,8 +47,11 @@ class Handle:
             store.write(f"outputs/{JOB_ID}/{name}", b"")
         self._services = SimpleNamespace(store=store)
 
-    def _collect(self, *, on_line: Any, on_status_change: Any, track: Any, warn: Any) -> Any:
+    def _collect(
+        self, *, on_line: Any, on_status_change: Any, on_reason: Any, track: Any, warn: Any
+    ) -> Any:
         on_status_change(JobStatus.PENDING)
+        on_reason("no node")
         on_status_change(JobStatus.RUNNING)
         for line in self._log:
             on_line(line)

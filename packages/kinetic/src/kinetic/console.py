@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
 from kinetic.log_parts import LogPrinter
 from kinetic_payload.layout import RAISED
-from kinetic_payload.printable import printable
+from kinetic_payload.printable import printable, printable_line
 from kinetic_payload.progress import Progress, duration_text, size_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Console:
         self._lock = threading.RLock()
         self.label = ""
         """What the lines begin with while other calls print as well."""
-        self._phase = ""
+        self._phase = self._reason = ""
         self._began = 0.0
         self._live: Any = None
         self._works: list[Progress] = []
@@ -106,10 +106,14 @@ class Console:
         with self._lock:
             if text == self._phase:
                 return
-            self._phase, self._began = text, self._clock()
+            self._phase, self._began, self._reason = text, self._clock(), ""
             self._transfer_only = False
             if self._live_wanted:
                 self._show()
+
+    def reason(self, text: str) -> None:
+        """Show, with the phase, why it lasts."""
+        self._reason = printable_line(text)
 
     def step(self, text: str) -> None:
         """Show a step of what takes minutes: as the phase, or as a line where no phase is shown."""
@@ -286,6 +290,8 @@ class Console:
         else:
             shown.append(f"{phase} ")
             shown.append(duration_text(now - began), style="dim")
+            if reason := self._reason:
+                shown.append(f" {reason}")
         return shown
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
-from kinetic_payload.progress import TrackProgress
+from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.stores.store import Store
 from kinetic_runner.data.progress import TransferProgress
 from kinetic_runner.data.reused_files import EarlierFiles
@@ -171,7 +171,8 @@ def _download(store: Store, ref: DataRef, dest: Path, track: TrackProgress) -> N
     if ref.kind == "local":
         from kinetic_payload.data.download import download_data
 
-        download_data(store, ref, dest, track=track)
+        copies = store.location.kind == "folder"  # On this machine: nobody waits for a network.
+        download_data(store, ref, dest, track=silent if copies else track)
     elif ref.kind == "gcs":
         from kinetic_payload.data import bucket as bucket_data
         from kinetic_payload.data.sources import parse_gcs

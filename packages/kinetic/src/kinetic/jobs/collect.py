@@ -52,11 +52,12 @@ def collect(
     track: TrackProgress = silent,
     warn: Callable[[str], None] = log.warning,
     keep: Keep | None = None,
+    on_reason: Callable[[str], object] | None = None,
 ) -> Collected:
     """Wait for the job's end, passing its log to *on_line*; return its value or exception.
 
     *keep* is called with the pickle of a value before it is unpickled. If the log breaks off, *warn* is
-    called, and the result is still collected. *verify* is called before anything is unpickled: it makes
+    called, and the result is still collected. *on_reason* gets the reasons why it does not run yet. *verify* is called before anything is unpickled: it makes
     sure that a record from the store is signed with our key. Once the job has ended, an unavailable store
     is retried until the *timeout*.
 
@@ -80,6 +81,7 @@ def collect(
                 verify=verify,
                 warn=warn,
                 waiting=waiting,
+                on_reason=on_reason,
             )
 
         def fetch_once() -> Collected:

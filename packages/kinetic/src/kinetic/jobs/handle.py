@@ -361,6 +361,7 @@ class JobHandle:
         track: TrackProgress | None = None,
         warn: Callable[[str], None] | None = None,
         keep: Keep | None = None,
+        on_reason: Callable[[str], object] | None = None,
     ) -> Any:
         from kinetic.console import progress_beside
         from kinetic.jobs.collect import collect
@@ -390,6 +391,7 @@ class JobHandle:
                     waiting=waiting,
                     warn=warn,
                     keep=keep,
+                    on_reason=on_reason,
                 )
             except KineticError:
                 # Another thread may have collected this handle's result, and cleaned up, meanwhile.

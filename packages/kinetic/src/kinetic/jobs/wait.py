@@ -43,12 +43,14 @@ def wait_for_outcome(
     verify: Callable[[], None] = nothing_to_verify,
     warn: Callable[[str], None] = log.warning,
     waiting: Callable[[Watch], object] | None = None,
+    on_reason: Callable[[str], object] | None = None,
 ) -> View:
     """Wait until the job has a durable outcome; return the view that contains it.
 
     *waiting* is called with the watch, so that the thread that sets *stop* can wake this one. *verify* is
     called at each look, so that a result that will be refused is not awaited for hours. *warn* is called
-    once for each problem that keeps the job from ending, and for an outcome that is not the job's. An
+    once for each problem that keeps the job from ending, and for an outcome that is not the job's; *on_reason* with
+    each reason why the job does not run yet. An
     unreachable backend does not end the wait. Nor does a store that is unreachable or refuses access,
     while the job runs on this machine.
 
@@ -65,7 +67,9 @@ def wait_for_outcome(
     with services.backend.watch([record]) as watch:
         if waiting is not None:
             waiting(watch)
-        wait = _Wait(record, services, deadline, watch, on_status_change, stop, verify, warn)
+        wait = _Wait(
+            record, services, deadline, watch, on_status_change, stop, verify, warn, on_reason
+        )
 
         def passes(error: KineticError, reached: bool) -> bool:
             if isinstance(error, LOGIN):  # A wait does not begin without credentials.
@@ -97,6 +101,7 @@ class _Wait:
     stop: threading.Event | None
     verify: Callable[[], None]
     warn: Callable[[str], None]
+    on_reason: Callable[[str], object] | None = None
     last: JobStatus | None = None
     here: bool = False
     """Whether the job certainly runs on this machine: then its store may be unreachable."""
@@ -158,6 +163,8 @@ class _Wait:
         with asking(self.record):
             found = self.services.backend.explain(self.record, view.seen)
         self.explained, self.explain_again = view.seen, Deadline(_EXPLAINED_EVERY)
+        if self.on_reason is not None and view.status is JobStatus.PENDING:
+            self.on_reason(found.text)
         if found.trouble:
             self._warn_once(f"Job {self.record.job_id} is {view.status.value}: {found.text}")
 

@@ -73,6 +73,7 @@ def call(
                 value = handle._collect(
                     on_line=_line_printer(handle, console, stack),
                     on_status_change=show_status,
+                    on_reason=console.reason,
                     track=console.progress,
                     warn=console.note,
                 )

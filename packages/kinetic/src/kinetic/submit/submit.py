@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +35,7 @@ from kinetic.submit.warnings import (
 from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.process_settings import INITIALIZATION_TIMEOUT, jax_defaults, read_settings
+from kinetic_payload.progress import silent
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.outages import OutageLimit
@@ -112,6 +115,8 @@ def _submit(
     clock: Callable[[], float],
     batch: Batch | None,
 ) -> JobHandle:
+    from kinetic.console import is_terminal
+
     notices = Notices.to(console)
     warn = notices.warn
     for note in request.notes:
@@ -125,6 +130,8 @@ def _submit(
     limited = services.limited(limit)
     store, backend = limited.store, limited.backend
     refuse_foreign_folder(store.location)
+    if store.location.kind == "folder" and not is_terminal(sys.stderr):
+        notices = replace(notices, track=silent)  # Copies on this machine are not worth a line.
     warn_once(warn, shared_store_warning(store.location), *backend.check(request))
     if services.key_signer is not None:
         # Read or make the key before anything else is written: if that fails, nothing is left behind.
