@@ -72,6 +72,19 @@ def test_a_handle_with_a_wrong_or_missing_field_is_refused_with_its_name(change:
         JobHandle.from_dict(written)
 
 
+def test_a_handle_is_shown_in_one_line_and_in_notebooks_escaped_without_a_request(
+    services: FakeServices,
+) -> None:
+    job = connected(handle_of(services.job()), services)
+    odd = replace(HANDLE, func_name="make.<locals>.fit\n", backend="local")
+
+    assert repr([job]) == f"[<JobHandle {job.job_id}: {job.func_name} on cpu ({job.backend})>]"
+    assert repr(odd) == f"<JobHandle {odd.job_id}: make.<locals>.fit\\n on cpu (local)>"
+    assert "<td>make.&lt;locals&gt;.fit" in odd._repr_html_()
+    assert f"<code>{job.job_id}</code>" in job._repr_html_()
+    assert services.journal.of("*") == []
+
+
 def test_a_handle_is_made_of_any_object_with_its_fields() -> None:
     context = SimpleNamespace(**HANDLE.to_dict(), more="than needed")
 

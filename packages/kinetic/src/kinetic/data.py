@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.errors import DataError, DataNotFoundError, DataNotLocalError, InvalidRequestError
 from kinetic_payload.data import references
@@ -18,7 +18,16 @@ _SCHEME: Final = "://"
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
-class Data:
+if TYPE_CHECKING:
+    from typing import Self
+
+    # What the function gets is a `str`: type checkers must accept a `Data` for each parameter that takes one.
+    _Path = str
+else:
+    _Path = object
+
+
+class Data(_Path):
     """Data that the function gets as a path.
 
     Pass it as an argument, anywhere inside one, or in `volumes`.
@@ -35,6 +44,12 @@ class Data:
     """
 
     __slots__ = ("_fuse", "_given", "_path", "_trusts")
+
+    if TYPE_CHECKING:
+
+        def __new__(  # noqa: D102 - for type checkers
+            cls, path: str, fuse: bool = False, hf_trust_remote_code: bool = False
+        ) -> Self: ...
 
     def __init__(self, path: str, fuse: bool = False, hf_trust_remote_code: bool = False) -> None:
         given = _text(path)

@@ -166,7 +166,7 @@ class RemoteCallable(Generic[P, R]):
         request = self._request((*self._first, *args), kwargs)
         return cast("R", call(request, self._function, (*self._first, *args), kwargs))
 
-    def run_async(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def run_async(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Start the function remotely and return a handle at once.
 
         The job outlives this process. `handle.result()` waits for the value; `await handle` does so
@@ -203,7 +203,7 @@ class RemoteCallable(Generic[P, R]):
         common: dict[str, Any] | None = None,
         max_failures: int | None = None,
         inputs_per_pod: int | None = None,
-    ) -> BatchHandle:
+    ) -> BatchHandle[R]:
         """Run the function once for each of *inputs*, and return a handle of all at once.
 
         The batch outlives this process. In a job, KINETIC_BATCH_INDEX is the index of its input.

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, cast, overload
 
 from kinetic.batches.progress import Progress, grid, summary
 from kinetic.batches.states import MOST, Look, States
@@ -25,7 +25,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import fetch
-from kinetic.jobs.handle import JobHandle, handle_of
+from kinetic.jobs.handle import JobHandle, T_co, handle_of
 from kinetic.jobs.members import member_services
 from kinetic.jobs.outages import PASSING, Outages, patiently
 from kinetic.jobs.outcome import status_of
@@ -60,7 +60,7 @@ _READS_FOR: Final = 86400.0
 """Seconds after which somebody who collects the values is taken to have been killed."""
 
 
-class BatchHandle:
+class BatchHandle(Generic[T_co]):
     """A batch: many calls of one function. Any process on any machine may have a handle of it.
 
     `run_async_map` and `attach_batch` make it. Looking at it never starts anything. A wait for it (`wait`,
@@ -97,8 +97,8 @@ class BatchHandle:
         self._process = 0
         self._removal: Future[None] | None = None
         """The clean-up that `results` has begun in that process."""
-        self._handles: list[JobHandle | None] = []
-        self._failures: list[JobHandle] | None = None
+        self._handles: list[JobHandle[T_co] | None] = []
+        self._failures: list[JobHandle[T_co]] | None = None
         self._collected: dict[int, Any] | None = None
         """The values of a batch that was cleaned up, by index in the order in which they ended."""
 
@@ -125,7 +125,7 @@ class BatchHandle:
         return dict(self._manifest.tags)
 
     @property
-    def jobs(self) -> list[JobHandle | None]:
+    def jobs(self) -> list[JobHandle[T_co] | None]:
         """A handle for each input, in their order; None for one that could not be submitted."""
         if not self._handles:
             shared = member_services(self._services, self._manifest.member(0))
@@ -137,9 +137,9 @@ class BatchHandle:
             ]
         return [*self._handles]
 
-    def _job(self, index: int) -> JobHandle:
+    def _job(self, index: int) -> JobHandle[T_co]:
         found = self._handles or self.jobs
-        return cast("JobHandle", found[index])
+        return cast("JobHandle[T_co]", found[index])
 
     def __len__(self) -> int:
         """Return the number of inputs, with those that could not be submitted."""
@@ -161,7 +161,7 @@ class BatchHandle:
         """Return how many submitted inputs have each status; statuses that none has are left out."""
         return dict(Counter(status.value for _, status in self.statuses()))
 
-    def failures(self) -> list[JobHandle]:
+    def failures(self) -> list[JobHandle[T_co]]:
         """Return the handles of inputs that failed; after `results`, of those that failed then."""
         if self._failures is not None:
             return list(self._failures)
@@ -179,7 +179,7 @@ class BatchHandle:
 
     def as_completed(
         self, *, poll_interval: float = _POLL_SECONDS, timeout: float | None = None
-    ) -> Iterator[JobHandle]:
+    ) -> Iterator[JobHandle[T_co]]:
         """Iterate over the jobs as they end, each once. Those that were never started come last.
 
         Args:
@@ -192,6 +192,24 @@ class BatchHandle:
         for index, _ in self._ends(timeout=timeout, poll_interval=poll_interval):
             yield self._job(index)
 
+    @overload
+    def results(
+        self,
+        *,
+        timeout: float | None = ...,
+        ordered: bool = ...,
+        cleanup: bool = ...,
+        return_exceptions: Literal[False] = ...,
+    ) -> list[T_co]: ...
+    @overload
+    def results(
+        self,
+        *,
+        timeout: float | None = ...,
+        ordered: bool = ...,
+        cleanup: bool = ...,
+        return_exceptions: bool,
+    ) -> list[T_co | BaseException]: ...
     def results(
         self,
         *,

@@ -8,10 +8,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 if TYPE_CHECKING:
     import subprocess
+
+    from typing_extensions import TypeVar
 
     from kinetic.backends.backend import LogLine, Watch
     from kinetic.job_status import JobStatus
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.records.usage import Usage
     from kinetic_payload.stores.outages import OutageLimit
+
+    # A handle of an unknown function, which is plain `JobHandle`, has a value of any type.
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 log = logging.getLogger("kinetic")
 
@@ -55,7 +64,7 @@ class Session:
 
 
 @dataclass
-class JobHandle:
+class JobHandle(Generic[T_co]):
     """Durable description of a submitted job, with methods to watch, collect and stop it.
 
     It is built from its fields alone; methods connect to the store and the backend when they first need
@@ -105,6 +114,30 @@ class JobHandle:
     def __hash__(self) -> int:
         """Hash the id, for `asyncio.gather(*handles)` and dicts by job."""
         return hash(self.job_id)
+
+    def __repr__(self) -> str:
+        """Return one line; this makes no request."""
+        from kinetic_payload.printable import printable_line
+
+        what = f"{self.func_name} on {self.accelerator} ({self.backend})"
+        return printable_line(f"<{type(self).__name__} {self.job_id}: {what}>")
+
+    def _repr_html_(self) -> str:
+        """Return a table of one row, for notebooks; this makes no request."""
+        import html
+
+        cells = {
+            "job": f"<code>{html.escape(self.job_id)}</code>",
+            "function": html.escape(self.func_name),
+            "accelerator": html.escape(self.accelerator),
+            "backend": html.escape(self.backend),
+            "submitted": html.escape(self.created_at),
+        }
+        rows = (
+            "".join(f"<{tag}>{cell}</{tag}>" for cell in row)
+            for tag, row in (("th", cells), ("td", cells.values()))
+        )
+        return f"<table><tr>{'</tr><tr>'.join(rows)}</tr></table>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""
@@ -178,8 +211,8 @@ class JobHandle:
         return read(self._record, self._services, tail=tail, attempt=attempt)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the log so far, line by line."""
-        return (line.shown for line in self.log_lines())
+        """Iterate over the log line by line until the job ends, also if it has not begun. An interrupt leaves it alone."""
+        return (line.shown for line in self.log_lines(follow=True))
 
     def logs(
         self, follow: bool = False, *, attempt: int | Literal["all"] | None = None
@@ -225,7 +258,7 @@ class JobHandle:
         cleanup_poll_interval: float = 2,
         stream_logs: bool | None = None,
         on_status_change: Callable[[JobStatus], None] | None = None,
-    ) -> Any:
+    ) -> T_co:
         """Wait for the job to end; return its value or raise its exception.
 
         A further call returns the same value, or raises the same exception, also after the clean-up.
@@ -250,7 +283,7 @@ class JobHandle:
 
         printer = log_printer() if stream_logs else None
         try:
-            return self._collect(
+            value: T_co = self._collect(
                 timeout=timeout,
                 cleanup=cleanup,
                 cleanup_timeout=cleanup_timeout,
@@ -261,8 +294,9 @@ class JobHandle:
         finally:
             if printer:
                 printer.end_lines()
+        return value
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         """Wait for the result without blocking the event loop; cancelling the wait does not stop the job."""
         from kinetic.jobs.collect import result_of
 
