@@ -19,7 +19,7 @@ from kinetic_payload.processes import marked
     ("how", "begin", "every"),
     # Packaging and upload are long and made in pieces; what starts the job is short and delicate.
     [
-        ("run_async", "_start", 97),
+        ("run_async", "start_call", 97),
         ("run_async", "start_supervisor", 23),
         ("call", "start_supervisor", 37),
     ],

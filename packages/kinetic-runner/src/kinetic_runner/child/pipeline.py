@@ -71,8 +71,12 @@ _DOING: Mapping[str, str] = {
 }
 
 
-def run(task: Task, send: Send) -> HostOutcome:
+def run(
+    task: Task, send: Send, *, on_end: Callable[[CallEnd], object] = lambda _: None
+) -> HostOutcome:
     """Do all of *task* in this process and return how it ended; raises nothing.
+
+    *on_end* is called with the end of the function once that is reported.
 
     Changes the process: its working folder, `sys.path`, `__main__`, signals, and with private mounts its
     view of the file system. Call it from the main thread, before others start.
@@ -80,6 +84,7 @@ def run(task: Task, send: Send) -> HostOutcome:
     faulthandler.enable(_STDERR)
     # Not undone at the end: a signal must not kill the process before the outcome is sent.
     host = _Host(task, send, Stopping.install(task.stop_fd, task.stop_file))
+    host.on_end = on_end
     try:
         try:
             return host.run()
@@ -119,6 +124,7 @@ class _Host:
         self.storage: ResultStorage | None = None
         """None until the store is open."""
         self.has_warned = False
+        self.on_end: Callable[[CallEnd], object] = lambda _: None
 
     def _note_devices(self, seen: str) -> None:
         self.send({"devices": seen})
@@ -201,7 +207,9 @@ class _Host:
         with self.during("call"):
             end = invoke(call.function, call.args, call.kwargs, self.stopping)
             leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
-        return self.report_end(end, self.storage)
+        outcome = self.report_end(end, self.storage)
+        self.on_end(end)
+        return outcome
 
     def fetch_input(self, store: Store) -> BinaryIO | None:
         """Return the pickle of this member's input; None if this is no member of a batch."""

@@ -352,6 +352,23 @@ class JobHandle(Generic[T_co]):
             stored=self._session.stored,
         )
 
+    def replay(self) -> JobHandle[T_co]:
+        """Start the job's own call, with the project as it was, once more on this machine; return the new job's handle.
+
+        It is a local job in this interpreter, in the shape of the accelerator, with a folder of outputs of its own.
+        Captured variables have the values that they have here.
+
+        Raises:
+            InvalidRequestError: It belongs to a batch, was cleaned up, is from another minor version of Python, or this
+                machine cannot run it; the message says which.
+            IntegrityError: The call in the store is not the one that was submitted.
+        """
+        from importlib import import_module
+
+        # By its name: `submit` makes handles, and imports this module.
+        started: JobHandle[T_co] = import_module("kinetic.submit.replay").replay(self)
+        return started
+
     def debug_attach(
         self, local_port: int = 5678, working_dir: str | None = None
     ) -> subprocess.Popen[bytes]:

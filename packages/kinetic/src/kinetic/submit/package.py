@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import kinetic
 from kinetic.data import Data, to_ref
+from kinetic.jobs.missing_files import Project
 from kinetic.settings.home import stat_cache
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.user_warnings import warn_once
@@ -91,6 +92,12 @@ class Package:
     def context_digest(self) -> str | None:
         """The digest of the snapshot; None if no files are shipped."""
         return None if self.snapshot is None else self.snapshot.digest
+
+    @property
+    def project(self) -> Project:
+        """The project that was shipped, and what was left out of it."""
+        left_out = self.snapshot.left_out if self.snapshot else ()
+        return Project(self.plan.root, self.plan.cwd, left_out, self.request.image.uri)
 
     def close(self) -> None:
         """Remove temporary files."""

@@ -7,17 +7,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.errors import JobNotFoundError, KineticError, SubmitError
 from kinetic.jobs.handle import JobHandle, handle_of
-from kinetic.jobs.missing_files import Project
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
@@ -46,7 +45,9 @@ if TYPE_CHECKING:
     from kinetic.batches.batch import Batch
     from kinetic.console import Console
     from kinetic.data import Data
+    from kinetic.jobs.missing_files import Project
     from kinetic.submit.request import JobRequest
+    from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.store import Store
 
 _BUILDING: Final = (
@@ -174,12 +175,12 @@ def _submit(
         left_out = left_out_warning(call.snapshot)
         if console is not None:  # It is no reason to act: elsewhere, the log has it.
             warn_once(warn, left_out)
-        handle = _start(
+        handle = start_call(
             request,
             services,
             limited,
             call,
-            packaging,
+            packaging.checked,
             environment,
             executor,
             handles,
@@ -191,21 +192,45 @@ def _submit(
     return handle
 
 
-def _start(
+class Packed(Protocol):
+    """A call that can be uploaded to a store."""
+
+    payload_digest: str
+    """Set by `upload`, as all that follows."""
+    refs: tuple[DataRef, ...]
+
+    @property
+    def context_digest(self) -> str | None:
+        """The digest of its snapshot; None if no files are shipped."""
+
+    @property
+    def project(self) -> Project | None:
+        """The project of this machine that it ships."""
+
+    def upload(
+        self, job_id: str, writing: Callable[[str], AbstractContextManager[object]], /
+    ) -> None:
+        """Upload what the store does not have yet."""
+
+
+def start_call(
     request: JobRequest,
     services: Services,
     limited: Services,
-    call: Package,
-    packaging: Packaging,
+    call: Packed,
+    checked: Future[None],
     environment: Future[Environment],
     executor: Executor,
     handles: list[JobHandle],
     clock: Callable[[], float],
     batch: Batch | None,
+    *,
+    settings: Mapping[str, str] | None = None,
 ) -> JobHandle:
     """Upload, record and start a packaged call; append its handle to *handles* and return it.
 
-    The *environment* is prepared in parallel; nothing is uploaded before the dependencies are checked.
+    The *environment* is prepared in parallel; nothing is uploaded before the dependencies are *checked*. *settings* of
+    libraries are those of this process by default.
     """
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
@@ -216,7 +241,7 @@ def _start(
     store, began = limited.store, clock()
     try:
         with executor.stopped_by(environment):
-            packaging.checked.result()
+            checked.result()
             call.upload(job_id, rollback.writing)
             if batch is not None:
                 batch.inputs.upload(store, JobObjects(job_id), rollback.writing)
@@ -228,7 +253,7 @@ def _start(
             created_at=now,
             store=store.location,
             environment=prepared,
-            settings=_process_settings(request),
+            settings=_process_settings(request) if settings is None else settings,
             payload_digest=call.payload_digest,
             context_digest=call.context_digest,
         )
@@ -253,10 +278,7 @@ def _start(
                 workers=() if manifest is None else tuple(range(manifest.workers)),
             )
             handle = handle_of(record, services)
-            left_out = call.snapshot.left_out if call.snapshot else ()
-            handle._session.project = Project(
-                call.plan.root, call.plan.cwd, left_out, request.image.uri
-            )
+            handle._session.project = call.project
             if batch is None:
                 limited.backend.start(launch)
             else:

@@ -73,6 +73,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinetic")
 
 _NOTHING: Final[Mapping[str, str]] = {}
+_FOREGROUND: Final = (
+    "import sys; sys.path += [sys.argv[1], sys.argv[1] + '/light']; "
+    "from kinetic_runner.child.foreground import main; main()"
+)
+"""Arguments: the bundle, and the task."""
 _CLEANUP_SECONDS: Final = 5.0
 """Seconds that a supervisor may take to end after it wrote the outcome."""
 _TIME_AND_SUFFIX: Final = len("20260101-000000-0000000")
@@ -221,7 +226,6 @@ class LocalBackend:
         """
         from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
         from kinetic.home.collection import is_due, start_collection
-        from kinetic.home.detached import base_environment
 
         interpreter = local_environment(launch).interpreter
         # If the system can, check with the effective user id, because that will start the interpreter.
@@ -231,17 +235,11 @@ class LocalBackend:
                 f"The Python {interpreter} is missing or not executable.",
                 hint="Was the environment of this process moved or removed? Start the process again.",
             )
-        # Only for variables that any program needs; Kinetic's own settings are not among them.
-        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
-        environment = {**base_environment(inherited), **self._environment}
+        environment = self._variables(launch)
         if self._in_bucket:
             from kinetic.backends.local.bucket_access import refuse_without_client
 
             refuse_without_client(interpreter, str(self._store.location))
-        if self._in_bucket or any(ref.kind == "gcs" for ref in launch.data):
-            from kinetic.home.detached import bucket_environment
-
-            environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._translated(launch.record):
             job_id = launch.record.job_id
             place = self._announced.get(job_id)
@@ -267,6 +265,42 @@ class LocalBackend:
                 start_collection(self._home, self._store, environment)
         except OSError as error:
             log.info("Old files could not be removed today: %s", error)
+
+    def foreground(self, launch: Launch, workspace: str) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment of a process that makes the call of *launch* below *workspace*.
+
+        It has this process's terminal, and a debugger for the exception of the function.
+        """
+        from kinetic.backends.local.launch import ensure_bundle, local_environment, spec_of
+        from kinetic_runner.command_line import Arguments
+        from kinetic_runner.task import Task
+
+        prepared, record = local_environment(launch), launch.record
+        bundle = ensure_bundle(self._home, prepared.bundle)
+        spec = spec_of(launch, self._store, self._home, bundle, self._variables(launch))
+        _, environment = spec.runner(
+            attempt=1, host=0, workspace=workspace, lifeline=-1, coordinator=""
+        )
+        arguments = Arguments(
+            store=str(self._store.location),
+            job=record.job_id,
+            record_digest=launch.record_digest,
+            workspace=workspace,
+        )
+        task = Task(arguments=arguments, record=record, attempt=1, host=0).encode()
+        terminal = {k: v for k, v in os.environ.items() if k == "TERM"}  # noqa: TID251 - for its keys
+        return [prepared.interpreter, "-P", "-c", _FOREGROUND, bundle, task], environment | terminal
+
+    def _variables(self, launch: Launch) -> dict[str, str]:
+        """Return the part of this process's environment that the processes of a job get."""
+        from kinetic.home.detached import base_environment, bucket_environment
+
+        # Only variables that any program needs; Kinetic's own settings are not among them.
+        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
+        found = {**base_environment(inherited), **self._environment}
+        if self._in_bucket or any(ref.kind == "gcs" for ref in launch.data):
+            found |= bucket_environment(inherited)
+        return found
 
     @contextmanager
     def _translated(self, record: JobRecord) -> Iterator[None]:
