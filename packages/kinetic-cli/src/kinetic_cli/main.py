@@ -40,6 +40,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     cls=Root,
     package="kinetic_cli.commands",
     verbs=(
+        "run",
         "jobs",
         "batches",
         "init",

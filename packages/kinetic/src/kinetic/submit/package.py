@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinetic.submit.warnings import Notices
     from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.data.references import DataRef
-    from kinetic_payload.project.roots import ProjectPlan
+    from kinetic_payload.project.roots import Entry, ProjectPlan
     from kinetic_payload.project.snapshot import Snapshot
 
 Report = Callable[[str], None]
@@ -63,13 +63,15 @@ class Package:
         kwargs: Mapping[str, Any],
         store: Store,
         notices: Notices,
+        entry: Entry | None = None,
     ) -> None:
         from kinetic_payload.project.roots import entry_of, plan_project
 
         self.request = request
         self.plan = plan_project(
-            entry_of(function),
-            sys_path=sys.path,
+            entry or entry_of(function),
+            # The first path is that of the program which runs now.
+            sys_path=sys.path if entry is None else sys.path[1:],
             cwd=working_folder(),
             home=user_home(),
             override=request.settings.package_root.value,

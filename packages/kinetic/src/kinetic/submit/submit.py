@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kinetic.jobs.missing_files import Project
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
+    from kinetic_payload.project.roots import Entry
     from kinetic_payload.stores.store import Store
 
 _BUILDING: Final = (
@@ -71,6 +72,7 @@ def submit(
     started: list[JobHandle] | None = None,
     clock: Callable[[], float] = time.time,
     batch: Batch | None = None,
+    entry: Entry | None = None,
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
@@ -85,6 +87,7 @@ def submit(
             afterwards. If it is None, an exception that is raised afterwards has a note that names the job.
         clock: The wall clock, which also counts while this machine sleeps.
         batch: The inputs, if it is a batch; the handle is then that of all members.
+        entry: The script whose project is shipped, and which is the job's `__main__`; by default those of the function.
 
     Raises:
         KineticError: The job could not be packaged or started; nothing of it is left.
@@ -92,7 +95,9 @@ def submit(
     """
     handles: list[JobHandle] = [] if started is None else started
     try:
-        return _submit(request, function, args, kwargs, services, console, handles, clock, batch)
+        return _submit(
+            request, function, args, kwargs, services, console, handles, clock, batch, entry
+        )
     except BaseException as error:
         if handles and started is None:
             job_id = handles[0].job_id
@@ -115,6 +120,7 @@ def _submit(
     handles: list[JobHandle],
     clock: Callable[[], float],
     batch: Batch | None,
+    entry: Entry | None,
 ) -> JobHandle:
     from kinetic.console import is_terminal
 
@@ -138,7 +144,7 @@ def _submit(
         # Read or make the key before anything else is written: if that fails, nothing is left behind.
         _ = services.key_signer.key
     notices.phase("packaging")
-    call = Package(request, function, args, kwargs, store, notices)
+    call = Package(request, function, args, kwargs, store, notices, entry)
     with _translate_home_errors(home):
         make_home(str(home))
 
