@@ -1,8 +1,17 @@
-"""`kinetic run`: a script without a decorator, as a job."""
+"""`kinetic run`: a script without a decorator, as a job; `jobs exec` and `shell`: commands in it."""
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
+
+from kinetic.testing import eventually
 
 SCRIPT = """
 import os, sys
@@ -51,3 +60,60 @@ def test_a_script_runs_as_python_would_run_it_and_its_exit_code_is_that_of_the_c
     assert laptop.kinetic("jobs", "result", started.stdout.strip()).stdout == "None\n"
     assert "is not NAME=VALUE" in run("--labels", "x", "deep/script.py").stderr
     assert "does not exist" in run("none.py").stderr
+
+
+@pytest.fixture
+def running(laptop: Any) -> Iterator[str]:
+    """The id of a job that runs on four hosts until it is cancelled."""
+    (laptop.project / "wait.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(600)")
+    where = (
+        "--accelerator",
+        "v5litepod-16",
+        "--backend",
+        "local-gke",
+        "--capture-env-vars",
+        "RATE",
+    )
+    laptop.environment["RATE"] = "7"
+    job_id = laptop.kinetic("run", "--detach", *where, "wait.py").stdout.strip()
+    eventually(lambda: laptop.kinetic("jobs", "logs", job_id).stdout.count("up") == 4, every=0.5)
+    yield job_id
+    laptop.kinetic("jobs", "cleanup", job_id)
+
+
+def test_a_command_in_a_running_job_has_its_folder_its_variables_and_its_own_exit_code(
+    laptop: Any, running: str
+) -> None:
+    show = "cat - && ls && echo $RATE $KINETIC_HOST_INDEX $KINETIC_JOB_ID && echo no >&2 && exit 5"
+    asked = subprocess.run(
+        [sys.executable, "-m", "kinetic_cli", "jobs", "exec", "--host", "2", running, "--", "sh", "-c", show],
+        input="given\n", env=laptop.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert asked.stdout.splitlines() == ["given", "main.py", "wait.py", f"7 2 {running}"], asked
+    assert (asked.stderr, asked.returncode) == ("no\n", 5)
+
+    def refusal(*words: str) -> str:
+        done = laptop.kinetic("jobs", *words)
+        assert done.returncode == 1
+        return str(done.stderr)
+
+    assert "its last one is host 3" in refusal("exec", running, "--host", "4", "--", "ls").lower()
+    assert "'no-such' could not be started" in refusal("exec", running, "no-such")
+    assert f"kinetic jobs exec {running} -- COMMAND" in refusal("shell", running)
+    laptop.kinetic("jobs", "cancel", running)
+    assert "is FAILED: a command can run in it only while it is RUNNING" in refusal(
+        "exec", running, "ls"
+    )
+
+
+def test_a_shell_in_a_running_job_has_the_terminal(laptop: Any, running: str) -> None:
+    ours, its = pty.openpty()
+    shell = subprocess.Popen(
+        [sys.executable, "-m", "kinetic_cli", "jobs", "shell", running],
+        env=laptop.environment, stdin=its, stdout=its, stderr=its, start_new_session=True,
+    )  # fmt: skip
+    os.close(its)
+    os.write(ours, b"test -t 0 && echo rate=$RATE; exit 4\n")
+    assert shell.wait(60) == 4
+    assert b"rate=7" in os.read(ours, 65536)
+    os.close(ours)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_k8s.cluster.port_forward import leader_of
+from kinetic_k8s.cluster.port_forward import running_pod
 from kinetic_k8s.reading.attempts import views
 
 RECORDED = json.loads((Path(__file__).parents[1] / "reading" / "recorded.json").read_text())
@@ -30,7 +30,7 @@ def test_the_leader_is_the_first_host_that_runs_the_function_now(
 ) -> None:
     pods = views(RECORDED[case]["pods"])
 
-    found = leader_of(reversed(pods))
+    found = running_pod(reversed(pods))
 
     assert (found and found.name) == leader
 
@@ -45,7 +45,7 @@ def test_of_several_hosts_that_run_the_leader_is_the_first() -> None:
         for n in (0, 1)
     ]
 
-    leader = leader_of(views(pods))
+    leader = running_pod(views(pods))
 
     assert leader is not None
     assert leader.name == "p0"

@@ -252,6 +252,15 @@ class FakeBackend:
             if ended:
                 return
 
+    def execute(
+        self, record: JobRecord, command: Sequence[str], *, host: int, terminal: bool
+    ) -> int:
+        """Report what would run."""
+        self.journal.entries.append(
+            f"execute {record.job_id} {host} {terminal} {' '.join(command)}"
+        )
+        return 0
+
     def forward(self, record: JobRecord) -> Forward | None:
         """Return None: jobs run on this machine.
 

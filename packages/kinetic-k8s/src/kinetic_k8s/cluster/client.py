@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote, urlencode
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
 from kinetic_k8s.cluster.connection import Access, Connection
-from kinetic_k8s.cluster.port_stream import PortStream, open_port
+from kinetic_k8s.cluster.execute import PROTOCOL, Execution
+from kinetic_k8s.cluster.port_stream import PORT_PROTOCOL, PortStream, open_websocket
 from kinetic_k8s.cluster.resources import kind_of
 from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
@@ -25,6 +26,11 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.http.retry import retry_after
 from kinetic_payload.http.session import cause_text, is_untrusted
+
+if TYPE_CHECKING:
+    import socket
+
+    from websocket import WebSocket
 
 Propagation = Literal["Background", "Foreground"]
 Merge = Literal["strategic", "plain"]
@@ -387,11 +393,33 @@ class ApiServer:
         request = replace(
             request, resource="pods/portforward", kind=f"port {port} of Pod", path=path
         )
+        return PortStream(*self._websocket(request, PORT_PROTOCOL), request, self.identity)
+
+    def execute(
+        self, pod: str, container: str, command: Sequence[str], *, terminal: bool
+    ) -> Execution:
+        """Start *command* in a container of a pod, with a *terminal* or with separate streams.
+
+        Raises:
+            ObjectGoneError: The pod does not exist.
+        """
+        request = self._request("get", "Pod", pod)
+        streams = {"stdin": True, "stdout": True, "stderr": not terminal, "tty": terminal}
+        query = [
+            ("container", container),
+            *((name, str(wanted).lower()) for name, wanted in streams.items()),
+            *(("command", word) for word in command),
+        ]
+        path = f"{request.path}/exec?{urlencode(query)}"
+        request = replace(request, resource="pods/exec", kind="an exec of Pod", path=path)
+        return Execution(*self._websocket(request, PROTOCOL), request, self.identity)
+
+    def _websocket(self, request: Request, protocol: str) -> tuple[WebSocket, socket.socket]:
         limit = min(CONNECT_LIMIT, self._limit)
         for last in (False, True):
             opened = self._connection.opened()
-            answer = open_port(opened, request, self.identity, limit=limit)
-            if isinstance(answer, PortStream):
+            answer = open_websocket(opened, request, self.identity, protocol=protocol, limit=limit)
+            if not isinstance(answer, Refusal):
                 return answer
             if answer.status != 401 or last:
                 raise error_of(answer, request, self.identity)

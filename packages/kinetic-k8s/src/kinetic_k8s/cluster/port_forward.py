@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _CHUNK: Final = 65536
 
 
-def leader_of(pods: Iterable[PodView]) -> PodView | None:
-    """Return the pod in which the leader runs now; None between two attempts."""
+def running_pod(pods: Iterable[PodView], host: int = 0) -> PodView | None:
+    """Return the pod in which *host* runs now, by default the leader; None between two attempts."""
     # A container may run for a second before the kubelet reports it.
     on_node = [
         pod
         for pod in pods
-        if pod.runs_function and pod.host == 0 and pod.node and pod.alive and not pod.leaving
+        if pod.runs_function and pod.host == host and pod.node and pod.alive and not pod.leaving
     ]
     return max(on_node, key=lambda pod: (pod.restarts or 0, pod.created), default=None)
 
@@ -60,7 +60,7 @@ class PortForward:
     ) -> None:
         with client:
             try:
-                leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
+                leader = running_pod(views(self._cluster.list("Pod", labels=self._labels)))
                 if leader is None:
                     raise ObjectGoneError(
                         f"The connection to port {port} was closed: the job's leader does not run now."

@@ -1,4 +1,4 @@
-"""A connection to a port of a pod: a websocket of the API server."""
+"""Websockets of the API server, and connections to a port of a pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinetic_k8s.errors import ClusterUnreachableError, PortRefusedError
 if TYPE_CHECKING:
     from websocket import WebSocket
 
-_PROTOCOL: Final = "v4.channel.k8s.io"
+PORT_PROTOCOL: Final = "v4.channel.k8s.io"
 """The only one that API servers accept here; they reject `v5.channel.k8s.io` with 403."""
 _DATA: Final = 0
 _ERROR: Final = 1
@@ -25,10 +25,10 @@ _HANDSHAKE_LIMIT: Final = 30.0
 _REFUSED: Final = "connection refused"
 
 
-def open_port(
-    opened: Opened, request: Request, where: Identity, *, limit: float
-) -> PortStream | Refusal:
-    """Connect to the port of the pod that *request* names; return the refusal if the server refuses.
+def open_websocket(
+    opened: Opened, request: Request, where: Identity, *, protocol: str, limit: float
+) -> tuple[WebSocket, socket.socket] | Refusal:
+    """Connect to what *request* names; return websocket and connection, or the refusal if the server refuses.
 
     *limit* is the time for the connection to the server, in seconds.
 
@@ -46,7 +46,7 @@ def open_port(
             f"{opened.server}{request.path}".replace("http", "ws", 1),
             socket=connection,
             header=[f"{name}: {value}" for name, value in opened.headers.iteritems()],
-            subprotocols=[_PROTOCOL],
+            subprotocols=[protocol],
             suppress_origin=True,
             redirect_limit=0,
         )
@@ -60,7 +60,7 @@ def open_port(
             f"Could not {request} in {where}: {error}.",
             hint="Check the network, a VPN or proxy, and whether the cluster still exists.",
         ) from error
-    return PortStream(stream, connection, request, where)
+    return stream, connection
 
 
 class PortStream:

@@ -44,6 +44,7 @@ _IN_NAMESPACE: Final = (
     _rule("kueue.x-k8s.io", "workloads localqueues", "get", "list"),
     _rule("", "serviceaccounts", "get"),
     _rule("", "pods/portforward", "get", "create"),
+    _rule("", "pods/exec", "get", "create"),
 )
 """Why each is needed: see `docs/roles.yaml`."""
 _IN_CLUSTER: Final = (

@@ -26,6 +26,10 @@ def start():  # type: ignore[no-untyped-def]  # annotations would not parse ever
         from kinetic_runner.child.main import run_child
 
         run_child(sys.argv[2:])
+    elif sys.argv[1:2] == ["--beside"]:
+        from kinetic_runner.child.beside import run_beside
+
+        run_beside(sys.argv[2:])
     else:
         from kinetic_runner.parent.main import run_parent
 

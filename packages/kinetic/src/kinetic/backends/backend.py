@@ -295,6 +295,19 @@ class Backend(Protocol):
         """
         ...
 
+    def execute(
+        self, record: JobRecord, command: Sequence[str], *, host: int, terminal: bool
+    ) -> int:
+        """Run *command* beside the function on *host* of the running job, and return its exit code.
+
+        It has the streams of this process, or with *terminal* its terminal, and the folder and the environment of the
+        function's process.
+
+        Raises:
+            JobError: The host does not run now, or cannot be reached from this machine.
+        """
+        ...
+
     def stop(
         self,
         record: JobRecord,

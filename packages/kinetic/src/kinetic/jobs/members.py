@@ -118,6 +118,25 @@ class MemberBackend:
             job_id=record.job_id,
         )
 
+    def execute(
+        self,
+        record: JobRecord,
+        command: Sequence[str],  # noqa: ARG002
+        *,
+        host: int,  # noqa: ARG002
+        terminal: bool,  # noqa: ARG002
+    ) -> int:
+        """Refuse: a worker runs members one after another.
+
+        Raises:
+            JobError: Always.
+        """
+        raise JobError(
+            f"{record.job_id} is a member of a batch: a worker runs it, among others.",
+            hint=f"Its log: kinetic jobs logs {record.job_id}",
+            job_id=record.job_id,
+        )
+
     def stop(
         self,
         record: JobRecord,

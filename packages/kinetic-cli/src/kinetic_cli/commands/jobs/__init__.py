@@ -11,7 +11,19 @@ from kinetic_cli.lazy_group import LazyGroup
     "jobs",
     cls=LazyGroup,
     package=__name__,
-    verbs=("list", "status", "logs", "top", "result", "debug", "replay", "cancel", "cleanup"),
+    verbs=(
+        "list",
+        "status",
+        "logs",
+        "top",
+        "result",
+        "debug",
+        "replay",
+        "exec",
+        "shell",
+        "cancel",
+        "cleanup",
+    ),
 )
 def command() -> None:
     """List, watch, collect, debug and stop jobs."""

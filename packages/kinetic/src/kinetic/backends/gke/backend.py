@@ -71,7 +71,7 @@ from kinetic.jobs.services import LOOK
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.creation import Runner, check_secret, check_workload, create_workload
-from kinetic_k8s.cluster.port_forward import PortForward
+from kinetic_k8s.cluster.port_forward import PortForward, running_pod
 from kinetic_k8s.cluster.queues import Queues
 from kinetic_k8s.cluster.removal import check_removal, remove_workload
 from kinetic_k8s.errors import (
@@ -83,6 +83,7 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.compute_class import KIND
 from kinetic_k8s.manifests.labels import of_job, of_jobs
+from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_k8s.manifests.workload import SPEC_OF_FORM
 from kinetic_k8s.reading.attempts import PodView, views
@@ -90,7 +91,7 @@ from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.pools import class_of_pod, waits_for
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
-from kinetic_payload.layout import RUNNER_NAME, is_group_id, title_of
+from kinetic_payload.layout import RUNNER_NAME, RUNNER_PATH, is_group_id, title_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
@@ -436,6 +437,23 @@ class ClusterBackend:
     def forward(self, record: JobRecord) -> PortForward:
         """Return how the leader's pod is reached: through the API server."""
         return PortForward(self._cluster.within(LOOK), of_job(record.job_id))
+
+    def execute(
+        self, record: JobRecord, command: Sequence[str], *, host: int, terminal: bool
+    ) -> int:
+        """Run *command* in the pod of *host*, through the API server."""
+        cluster = self._cluster.within(LOOK)
+        pod = running_pod(views(cluster.list("Pod", labels=of_job(record.job_id))), host)
+        if pod is None:
+            raise JobError(
+                f"Host {host} of job {record.job_id} does not run now.",
+                hint="Between two attempts it has no pod. Try again.",
+                job_id=record.job_id,
+            )
+        beside = ("python3", RUNNER_PATH, "--beside", *command)
+        return cluster.execute(pod.name, CONTAINER, beside, terminal=terminal).run(
+            terminal=terminal
+        )
 
     def stop(
         self,

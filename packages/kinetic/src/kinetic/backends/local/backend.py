@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -432,6 +432,55 @@ class LocalBackend:
                 hint="Attach to it there.",
                 job_id=record.job_id,
             )
+
+    def execute(
+        self,
+        record: JobRecord,
+        command: Sequence[str],
+        *,
+        host: int,
+        terminal: bool,  # noqa: ARG002 - a child has it anyway
+    ) -> int:
+        """Run *command* as a process of this machine; it ends with the job."""
+        import signal
+        import subprocess
+
+        import psutil
+
+        from kinetic_payload.layout import Env
+        from kinetic_payload.processes import marked
+
+        children = []
+        for pid in marked(f"{Env.JOB_ID}={record.job_id}"):
+            with suppress(psutil.Error, OSError):
+                process = psutil.Process(pid)
+                variables = process.environ()
+                if "--child" in process.cmdline() and variables.get(Env.HOST_INDEX) == str(host):
+                    children.append((process.create_time(), process.cwd(), variables))
+        if not children:
+            raise JobError(
+                f"Host {host} of job {record.job_id} does not run on this machine now.",
+                hint=f"Where it runs: kinetic jobs status {record.job_id}",
+                job_id=record.job_id,
+            )
+        # Processes that the function has forked look the same.
+        _, folder, variables = min(children, key=lambda child: child[0])
+        inherited = {k: v for k, v in os.environ.items() if k == "TERM"}  # noqa: TID251 - for its keys
+        try:
+            started = subprocess.Popen(command, cwd=folder, env={**inherited, **variables})
+        except OSError as error:
+            raise JobError(
+                f"{command[0]!r} could not be started in job {record.job_id}: {error.strerror}.",
+                hint="The job's PATH is that of the process which submitted it.",
+                job_id=record.job_id,
+            ) from error
+        # Ctrl-C is for the command, which shares the terminal.
+        before = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            code = started.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return code if code >= 0 else 128 - code
 
     def stop(
         self,
