@@ -69,6 +69,13 @@ def test_ctrl_c_does_not_stop_a_job_and_cancel_does(laptop: Laptop) -> None:
     assert "CANCELLED" in laptop.kinetic("jobs", "list").stdout
     [listed] = json.loads(laptop.kinetic("jobs", "list", "--json").stdout)
     assert (listed["status"], listed["cancelled"]) == ("FAILED", True)
+    status = laptop.kinetic("jobs", "status", job).stdout
+    facts = dict(line.split(maxsplit=1) for line in status.partition("\n\n")[0].splitlines())
+    assert facts["why"].startswith("The job was cancelled by ")
+    assert "SIGTERM" not in status
+    assert not facts.keys() & {"project", "cluster", "zone", "namespace"}
+    assert facts["outputs"] == f"{laptop.home}/store/outputs/{job}"
+    assert "call " in facts["phases"]
 
 
 def test_a_batch_and_its_members_are_found_by_their_ids(laptop: Laptop) -> None:

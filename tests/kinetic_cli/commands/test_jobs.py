@@ -89,10 +89,10 @@ def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
             "function": "train",
             "accelerator": "v5litepod-4",
             "backend": "local",
-            "project": "local",
-            "cluster": "kinetic-cluster",
-            "zone": "us-central1-a",
-            "namespace": "default",
+            "project": None,
+            "cluster": None,
+            "zone": None,
+            "namespace": None,
         }
     ]
 

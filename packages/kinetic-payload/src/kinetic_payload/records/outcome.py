@@ -27,6 +27,8 @@ class Outcome:
     message: str = ""
     cause: str | None = None
     """`out-of-memory` if that is why a host could not report; None: its report says why, or nothing is known."""
+    cancelled_by: str | None = None
+    """Who cancelled it, and where: `ada.laptop`; None if it was not cancelled, or that is not known."""
     written_by: Literal["runner", "supervisor", "client"] = "runner"
     written_at: float = 0.0
     report: HostOutcome | None = None

@@ -57,11 +57,15 @@ def runner_command(
     ]
 
 
+def output_dir_of(record: JobRecord, store: Location | str) -> str:
+    """Return the folder, or the URI, of the job's outputs."""
+    return record.output_dir or f"{store}/{JobObjects(record.job_id).outputs.rstrip('/')}"
+
+
 def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:
     """Return the variables that describe the job to user code, the same on each host of each attempt."""
-    names = JobObjects(record.job_id)
     return {
-        Env.OUTPUT_DIR: record.output_dir or f"{store}/{names.outputs.rstrip('/')}",
+        Env.OUTPUT_DIR: output_dir_of(record, store),
         Env.JOB_ID: record.job_id,
         Env.ACCELERATOR: record.accelerator,
     }

@@ -28,6 +28,7 @@ from kinetic.jobs.records import (
 from kinetic.jobs.services import Services
 from kinetic_payload.errors import KineticError, SignatureError, StoreError
 from kinetic_payload.layout import JobObjects, title_of
+from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
@@ -175,6 +176,10 @@ def job_outcome(
         message = view.outcome.message or (host.message if host else "") or message
     reported = {report.attempt for report in reports}
     unreported = unreported_attempts(services.store, record, services.verify, reported)
+    if view.outcome is not None and view.outcome.status == "cancelled":
+        reports = _stopped_by_cancel(reports, view.outcome)
+        if view.outcome.cancelled_by:
+            message = f"The job was cancelled by {view.outcome.cancelled_by}."
     found = JobOutcome(record.job_id, view.status, message, view.outcome, reports, unreported)
     last = None
     if view.status.terminal:
@@ -182,3 +187,18 @@ def job_outcome(
     return replace(
         found, message=with_earlier_attempts(message, found.attempts, record.hosts, last)
     )
+
+
+def _stopped_by_cancel(
+    reports: tuple[HostOutcome, ...], outcome: Outcome
+) -> tuple[HostOutcome, ...]:
+    """Return *reports*; those of hosts that the cancel stopped say so. Hosts only know of a SIGTERM."""
+    latest = max((report.attempt for report in reports), default=0)
+
+    def stopped(report: HostOutcome) -> bool:
+        # An outcome by the supervisor names the attempt; one by a client is written before the stop.
+        decided = outcome.attempt == latest or outcome.written_at <= report.finished_at
+        return report.attempt == latest and report.reason == "terminated" and decided
+
+    text = "It was stopped, because the job was cancelled."
+    return tuple(replace(each, message=text) if stopped(each) else each for each in reports)

@@ -9,6 +9,7 @@ from kinetic.backends.backend import Ending
 from kinetic.backends.registry import entry_of
 from kinetic.errors import JobError, JobNotFoundError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.record import submitter
 from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, asking, explained, look
@@ -68,6 +69,7 @@ def cancel(
             job_id=record.job_id,
             status="cancelled",
             message="The job was cancelled.",
+            cancelled_by=submitter(),
             written_by="client",
             written_at=time.time(),
         )

@@ -9,6 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.commands.batches import look_at
+from kinetic_cli.commands.jobs.status import place_of
 from kinetic_cli.options import json_option, target_options
 from kinetic_cli.output import age_of, age_text
 
@@ -129,10 +130,7 @@ def _facts_of_record(app: App, job: JobHandle | JobRecord) -> dict[str, Any]:
         "function": job.func_name,
         "accelerator": job.accelerator,
         "backend": job.backend,
-        "project": job.project,
-        "cluster": job.cluster_name,
-        "zone": job.zone,
-        "namespace": job.namespace,
+        **place_of(job),
     }
 
 

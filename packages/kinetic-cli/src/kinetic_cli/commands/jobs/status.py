@@ -9,10 +9,13 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import job_id_argument, json_option, target_options
-from kinetic_cli.output import age_of, age_text
+from kinetic_cli.output import age_of, age_text, seconds_text
 
 if TYPE_CHECKING:
+    from kinetic.jobs.handle import JobHandle
+    from kinetic.jobs.outcome import JobOutcome
     from kinetic_payload.records.host_outcome import HostOutcome
+    from kinetic_payload.records.job import JobRecord
 
 
 @click.command("status")
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(app: App, job_id: str, as_json: bool) -> None:
     """Show the status of a job, the reason, and what each host reported."""
+    from kinetic.jobs.runner import output_dir_of
+
     job = app.attach(job_id)
     outcome = job.outcome()
     age = age_of(job.created_at, app.clock())
@@ -45,10 +50,11 @@ def command(app: App, job_id: str, as_json: bool) -> None:
             ("function", job.display_name or job.func_name),
             ("accelerator", job.accelerator),
             ("backend", job.backend),
-            ("project", job.project or None),
-            ("cluster", job.cluster_name or None),
+            *(place_of(job).items()),
             ("created", job.created_at),
             ("age", age_text(age)),
+            *_times(job, outcome),
+            ("outputs", output_dir_of(job._record, job.bucket_name)),
         ]
     )
     if outcome.hosts:
@@ -60,6 +66,31 @@ def command(app: App, job_id: str, as_json: bool) -> None:
                 for host in outcome.hosts
             ),
         )
+
+
+def place_of(job: JobHandle | JobRecord) -> dict[str, str | None]:
+    """Return project, cluster, zone and namespace of a job by name; None for each of a job on a machine."""
+    from kinetic.backends.registry import entry_of
+
+    names = {"project": job.project, "cluster": job.cluster_name, "zone": job.zone}
+    local = entry_of(job.backend).on_this_machine
+    known = {**names, "namespace": job.namespace}
+    return {name: None if local else text or None for name, text in known.items()}
+
+
+def _times(job: JobHandle, outcome: JobOutcome) -> list[tuple[str, str | None]]:
+    """Return how long the job waited and its latest attempt ran, and the phases of that attempt."""
+    from kinetic.jobs.report import WAITING, timeline_of
+
+    spans = timeline_of(job.created_at, outcome)
+    last = [span for span in spans if span.attempt == spans[-1].attempt]
+    waited = sum(span.seconds for span in spans if span.name == WAITING)
+    phases = [span for span in last if span.name != WAITING]
+    return [
+        ("waited", seconds_text(waited) if spans else None),
+        ("ran", seconds_text(sum(span.seconds for span in phases)) if phases else None),
+        ("phases", ", ".join(f"{span.name} {seconds_text(span.seconds)}" for span in phases) or None),
+    ]
 
 
 def _host(host: HostOutcome) -> dict[str, Any]:

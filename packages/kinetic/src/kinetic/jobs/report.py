@@ -1,0 +1,210 @@
+"""`Report`: what is known of a job, as one page without secrets that may be shown to others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kinetic.jobs.outcome import JobOutcome
+    from kinetic_payload.records.host_outcome import HostOutcome
+    from kinetic_payload.records.job import JobRecord
+
+LOG_LINES: Final = 40
+_STACK_LINES: Final = 60
+WAITING: Final = "waiting"
+"""The span before an attempt begins: for a machine, an image, or after the end of the one before."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of the time of a job: a phase of an attempt, or the wait before it."""
+
+    attempt: int
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """How one host ended one attempt."""
+
+    attempt: int
+    host: int
+    seconds: float
+    ended: str
+    phase: str
+    exit_code: int
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One page about a job. All texts are redacted."""
+
+    job_id: str
+    status: str
+    message: str
+    facts: Mapping[str, str]
+    """By name: function, accelerator, versions and so on."""
+    timeline: Sequence[Span]
+    attempts: Sequence[AttemptEnd]
+    failure: str
+    """The host that failed first, and its exception; empty if none did."""
+    stack: Sequence[str]
+    log: Sequence[str]
+    """The last lines."""
+    notes: Sequence[str]
+
+
+def timeline_of(created_at: str, outcome: JobOutcome) -> tuple[Span, ...]:
+    """Return the waits and the phases of each attempt that reported; its first host stands for the others."""
+    spans: list[Span] = []
+    try:
+        before = datetime.fromisoformat(created_at).timestamp()
+    except ValueError:
+        before = 0.0
+    for number, hosts in outcome.attempts.items():
+        if not hosts:
+            continue
+        began = min(host.started_at for host in hosts)
+        if before and began:
+            # Clocks of two machines differ a little.
+            spans.append(Span(number, WAITING, max(0.0, began - before)))
+        spans += [Span(number, phase, seconds) for phase, seconds in hosts[0].phases.items()]
+        before = max(host.finished_at for host in hosts)
+    return tuple(spans)
+
+
+def first_failure(outcome: JobOutcome) -> HostOutcome | None:
+    """Return the report of the host that failed first in the last attempt that reported; None if none did."""
+    last = max((host.attempt for host in outcome.hosts), default=0)
+    failed = [host for host in outcome.hosts if host.attempt == last and not host.succeeded]
+    # A host that lost another one ends after it, whatever the clocks of both say.
+    return min(failed, key=lambda host: (bool(host.lost_peer), host.finished_at), default=None)
+
+
+def report_of(
+    record: JobRecord,
+    outcome: JobOutcome,
+    log: Sequence[str],
+    *,
+    notes: Sequence[str] = (),
+    secrets: Mapping[str, str] = {},
+    home: str = "",
+) -> Report:
+    """Return the report of a job.
+
+    Args:
+        record: Its record.
+        outcome: Its status, and how its hosts ended.
+        log: The last lines of its log.
+        notes: What the reader must know, such as that it was cleaned up.
+        secrets: Variables of this process; the values of those that the job captured are removed.
+        home: The user's home folder, which becomes `~`.
+    """
+    values = [secrets.get(name, "") for name in record.captured_env]
+    # A short value, such as 1, is no secret, and would be found everywhere.
+    known = sorted((value for value in values if len(value) >= 4), key=len, reverse=True)
+
+    def clean(text: str) -> str:
+        for value in known:
+            text = text.replace(value, _REMOVED)
+        for name in record.captured_env:
+            text = re.sub(rf"({re.escape(name)}['\"]?\s*[=:]\s*)\S+", rf"\1{_REMOVED}", text)
+        for who in filter(None, (record.submitter, final.cancelled_by if final else None)):
+            text = text.replace(f" by {who}", "")
+        if len(home) > 1:
+            text = text.replace(home, "~")
+        return redacted(text)
+
+    final = outcome.final
+    failed = None if outcome.status.value == "SUCCEEDED" else first_failure(outcome)
+    error = failed.error if failed else None
+    facts = {
+        "function": record.func_name,
+        "accelerator": record.accelerator + (" spot" if record.spot else ""),
+        "hosts": str(record.hosts),
+        "backend": record.backend,
+        "image": record.image_uri,
+        "submitted": record.created_at,
+        "ended": _time_text(final.written_at if final else 0.0),
+        "client": record.client,
+        "python": next((host.python for host in outcome.hosts if host.python), ""),
+        "retries": str(record.retries),
+        "time limit": "" if record.timeout is None else f"{record.timeout:g} s",
+        "captured": ", ".join(record.captured_env),
+        "devices": next((host.devices_seen for host in outcome.hosts if host.devices_seen), ""),
+    }
+    return Report(
+        job_id=record.job_id,
+        status="CANCELLED" if final and final.status == "cancelled" else outcome.status.value,
+        message=clean(outcome.message),
+        facts={name: clean(text) for name, text in facts.items() if text},
+        timeline=timeline_of(record.created_at, outcome),
+        attempts=[
+            AttemptEnd(
+                host.attempt,
+                host.host,
+                max(0.0, host.finished_at - host.started_at),
+                host.reason,
+                host.phase,
+                host.exit_code,
+                clean(host.message),
+            )
+            for host in outcome.hosts
+        ],
+        failure=clean(
+            f"host {failed.host} of attempt {failed.attempt}: "
+            + (f"{error.type}: {error.message}" if error else failed.message)
+            if failed
+            else ""
+        ),
+        stack=clean(error.traceback).splitlines()[-_STACK_LINES:] if error else (),
+        log=[clean(line) for line in log],
+        notes=[
+            *notes,
+            *dict.fromkeys(clean(each) for host in outcome.hosts for each in host.warnings),
+        ],
+    )
+
+
+def _time_text(seconds: float) -> str:
+    if not seconds:
+        return ""
+    from datetime import UTC
+
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+_REMOVED: Final = "[removed]"
+_REDACTIONS: Final = (
+    (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", _REMOVED),
+    (r"(?i)(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
+    (r"(\w://)[^\s/@]+:[^\s/@]+@", rf"\1{_REMOVED}@"),
+    (
+        r"(?i)(\b\w*(?:token|secret|password|passwd|api_?key|access_?key|credentials?)\w*['\"]?\s*[=:]\s*['\"]?)"
+        r"[^\s'\",;&]+",
+        rf"\1{_REMOVED}",
+    ),
+    (
+        r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|AKIA|AIza|ya29\.|eyJ)[\w.-]{12,}",
+        _REMOVED,
+    ),
+    # What a `gs://` or another URI names inside a bucket stays a name; its query may carry a signature.
+    (r"(\w://[^\s?'\"]+)\?[^\s'\"]+", rf"\1?{_REMOVED}"),
+    (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", "[e-mail]"),
+    (r"(?:/home|/Users)/[^/\s:'\"]+", "~"),
+    (r"(?<![\w.~-])/root(?=[/\s:'\"]|\Z)", "~"),
+)
+"""Patterns of what a report must not have, and what stands in its place."""
+
+
+def redacted(text: str) -> str:
+    """Return *text* without tokens and passwords of known forms, e-mail addresses and home folders."""
+    for pattern, instead in _REDACTIONS:
+        text = re.sub(pattern, instead, text)
+    return text
