@@ -75,6 +75,37 @@ def test_an_invalid_option_is_refused_at_the_decorator() -> None:
         kinetic.run(accelerator="tpu-v5litpod-4")
 
 
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ("image", "container_image="), ("gpu", 'accelerator="gpu-'), ("env", "capture_env_vars="),
+        ("acelerator", "accelerator="),
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_tool_is_answered_with_that_of_kinetic(
+    given: str, ours: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"argument '{given}'\. Did you mean {ours}"):
+        kinetic.run(**{given: "x"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("map", "run_async_map"),
+        ("remote", "run_async"),
+        ("spawn", "run_async"),
+        ("submit", "run_async"),
+    ],
+)
+def test_a_method_of_another_tool_is_answered_with_that_of_kinetic(name: str, ours: str) -> None:
+    decorated = kinetic.run(accelerator="cpu")(lambda: None)
+
+    with pytest.raises(AttributeError, match=rf"'{name}'\. In Kinetic: {ours}\("):
+        getattr(decorated, name)
+    assert not hasattr(decorated, "whatever")
+
+
 def test_arguments_that_do_not_fit_the_signature_are_refused_before_any_work(tmp_path) -> None:
     with pytest.raises(TypeError, match=r"add\(\): missing a required argument: 'a'"):
         add.run_async()

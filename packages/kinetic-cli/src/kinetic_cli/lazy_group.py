@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -10,6 +12,13 @@ import click
 
 class Group(click.Group):
     """A group that lists its commands in the order in which they were given."""
+
+    def __init__(
+        self, *args: Any, other_names: Mapping[str, str] = MappingProxyType({}), **kwargs: Any
+    ) -> None:
+        """Take names that other tools have for commands, each with the command line of Kinetic."""
+        super().__init__(*args, **kwargs)
+        self.other_names = other_names
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the commands in that order."""
@@ -26,6 +35,8 @@ class Group(click.Group):
             or ctx.resilient_parsing
         ):
             return super().resolve_command(ctx, args)
+        if ours := self.other_names.get(name):
+            raise click.UsageError(f"No such command {name!r}. In Kinetic: {ours}", ctx)
         import difflib
 
         near = difflib.get_close_matches(name, verbs)

@@ -56,6 +56,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         "build-image",
         "completion",
     ),
+    other_names={
+        "logs": "kinetic jobs logs JOB_ID",
+        "ps": "kinetic jobs list",
+        "ls": "kinetic jobs list",
+        "cancel": "kinetic jobs cancel JOB_ID",
+        "stop": "kinetic jobs cancel JOB_ID",
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @target_options()

@@ -10,6 +10,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -35,8 +36,42 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OTHER_ARGUMENTS: Final = {
+    "image": "container_image=",
+    "gpu": 'accelerator="gpu-…"',
+    "tpu": 'accelerator="tpu-…"',
+    "env": "capture_env_vars=[…], names of variables",
+    "secrets": "capture_env_vars=[…], names of variables",
+    "mem": "memory=",
+}
+"""What other tools call the arguments of `run`."""
 
 
+def _answers_unknown_arguments(function: F) -> F:
+    """Return *function*, which names the argument that is meant by one that it does not have."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        code = function.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        for name in given:
+            if name not in known:
+                import difflib
+
+                near = difflib.get_close_matches(name, known, n=1)
+                ours = _OTHER_ARGUMENTS.get(name) or (f"{near[0]}=" if near else "")
+                meant = f" Did you mean {ours}?" if ours else ""
+                raise TypeError(
+                    f"kinetic.run() got an unexpected keyword argument {name!r}.{meant}"
+                )
+        return function(*args, **given)
+
+    return cast("F", checked)
+
+
+@_answers_unknown_arguments
 def run(
     accelerator: str = "tpu-v5e-1",
     container_image: str | None = None,
@@ -101,6 +136,7 @@ def run(
 
     Raises:
         InvalidRequestError: An argument is wrong; the hint says what to write instead.
+        TypeError: There is no such argument; the message has a similar one, or that of Kinetic.
     """
     given = dict(locals())
     first: object = accelerator
@@ -251,6 +287,18 @@ class RemoteCallable(Generic[P, R]):
         request = self._request_with(project=project, cluster=cluster)
         return submit_batch(request, self._function, self._first, inputs, options)
 
+    if not TYPE_CHECKING:  # A type checker would take every attribute for one.
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse attributes that there are not; names of other tools with that of Kinetic."""
+            ours = _OTHER_NAMES.get(name)
+            more = f". In Kinetic: {ours}" if ours else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{more}",
+                name=name,
+                obj=self,
+            )
+
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
         from kinetic.submit.functions import check_arguments
 
@@ -336,6 +384,17 @@ class RemoteCallable(Generic[P, R]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+
+_OTHER_NAMES: Final = {
+    "map": "run_async_map(inputs)",
+    "starmap": 'run_async_map(inputs, input_mode="args")',
+    "remote": "run_async(...), or call it to wait for its value",
+    "spawn": "run_async(...)",
+    "submit": "run_async(...)",
+    "delay": "run_async(...)",
+}
+"""What other tools call the methods of decorated functions."""
 
 
 def _register_with_cloudpickle() -> None:
