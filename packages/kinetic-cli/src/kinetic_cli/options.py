@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -55,6 +56,44 @@ class AttemptNumber(Count):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return *value* as a number, or `all`; fail if it is neither."""
         return value if value == "all" else super().convert(value, param, ctx)
+
+
+class Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
+    """A number of weeks, days or hours: `30d`."""
+
+    name = "age"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return *value* as a duration; fail if it is not one."""
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"([0-9]{1,5})([wdh])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not an age. Write 30d, 2w or 12h.", param, ctx)
+        return timedelta(**{{"w": "weeks", "d": "days", "h": "hours"}[found[2]]: int(found[1])})
+
+
+class Since(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
+    """A date, a time, or how long ago: `2026-11-20`, `2026-11-20T15:30`, `2h`, `3d`. Without a zone, it is local time."""
+
+    name = "since"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Return *value* as a time; fail if it is not one."""
+        if isinstance(value, datetime):
+            return value
+        if found := re.fullmatch(r"([0-9]{1,5})([wdhms])", str(value)):
+            units = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+            now = ctx.obj.clock() if ctx else 0.0
+            return datetime.fromtimestamp(now, UTC) - timedelta(**{units[found[2]]: int(found[1])})
+        try:
+            return datetime.fromisoformat(str(value)).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is not a time. Write 2h, 3d or 2026-11-20.", param, ctx)
 
 
 class JsonObject(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
@@ -140,7 +179,7 @@ def json_option(function: F) -> F:
 
 def job_id_argument(function: F) -> F:
     """Add the argument `JOB_ID`, which a shell completes from the jobs of this machine."""
-    return click.argument("job_id", shell_complete=_complete_jobs)(function)
+    return click.argument("job_id", shell_complete=complete_jobs)(function)
 
 
 def profile_argument(*, required: bool = True) -> Callable[[F], F]:
@@ -184,7 +223,8 @@ def deletion_options(function: F) -> F:
     )(function)
 
 
-def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of jobs of this machine that begin with *incomplete*."""
     try:
         from kinetic.backends.registry import LOCAL
         from kinetic.jobs.discover import find_jobs
@@ -193,6 +233,16 @@ def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str
     except Exception:  # noqa: BLE001 - errors must not appear while a shell completes
         return []
     return [job.job_id for job in jobs if job.job_id.startswith(incomplete)]
+
+
+def complete_accelerators(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the names of accelerators that begin with *incomplete*."""
+    from kinetic_k8s.accelerators import catalogue, names_of
+
+    names = (name for each in catalogue() for name in names_of(each))
+    return [name for name in names if name.startswith(incomplete.lower())]
 
 
 def _complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

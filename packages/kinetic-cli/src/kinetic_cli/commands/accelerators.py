@@ -7,35 +7,46 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import json_option, target_options
+from kinetic_cli.options import complete_accelerators, json_option, target_options
 
 if TYPE_CHECKING:
     from kinetic_k8s.accelerators import Accelerator
 
 
 @click.command("accelerators")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_accelerators)
 @click.option("--kind", type=click.Choice(["cpu", "gpu", "tpu"]), help="List only this kind.")
 @click.option("--all", "every", is_flag=True, help="List every shape of the large TPU slices, too.")
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, kind: str | None, every: bool, as_json: bool) -> None:
-    """List the accelerators, or explain NAME.
+    """List the accelerators, or explain NAME, or list those whose names begin with it.
 
-    NAME is what @kinetic.run(accelerator=…) takes: v5e-8, tpu-v5p-2x2x4, l4x4, gpu:4, cpu:8, …:spot.
+    NAME is what @kinetic.run(accelerator=…) takes: v5e-8, tpu-v5p-2x2x4, l4x4, gpu:4, cpu:8, …:spot; or the
+    beginning of one: v5.
     """
-    from kinetic_k8s.accelerators import catalogue, parse_accelerator
+    from kinetic_k8s.accelerators import catalogue, names_of, parse_accelerator
+    from kinetic_k8s.errors import UnknownAcceleratorError
 
-    found = (
-        (parse_accelerator(name),)
-        if name is not None
-        else tuple(
-            each for each in catalogue(every_shape=every) if kind is None or each.kind == kind
-        )
-    )
+    try:
+        one = None if name is None else parse_accelerator(name)
+    except UnknownAcceleratorError:
+        one = None
+        start = str(name).lower()
+        found = [
+            each
+            for each in catalogue(every_shape=every)
+            if any(known.startswith(start) for known in names_of(each))
+        ]
+        if not found:
+            raise
+    else:
+        found = [one] if one else list(catalogue(every_shape=every))
+    if one is None:
+        found = [each for each in found if kind is None or each.kind == kind]
     if as_json:
-        app.output.json([_facts(each) for each in found] if name is None else _facts(found[0]))
+        app.output.json([_facts(each) for each in found] if one is None else _facts(one))
         return
     app.output.table(
         ["name", "kind", "devices", "topology", "hosts", "machine", "label", "also"],
@@ -56,8 +67,11 @@ def command(app: App, name: str | None, kind: str | None, every: bool, as_json: 
 
 
 def _facts(accelerator: Accelerator) -> dict[str, Any]:
+    from kinetic_k8s.accelerators import names_of
+
+    names = names_of(accelerator)
     return {
-        "name": str(accelerator),
+        "name": names[0],
         "kind": accelerator.kind,
         "devices": accelerator.devices,
         "topology": getattr(accelerator, "topology", None),
@@ -66,21 +80,5 @@ def _facts(accelerator: Accelerator) -> dict[str, Any]:
         "machine_type": getattr(accelerator, "machine_type", None),
         "label": getattr(accelerator, "label", None),
         "spot": accelerator.spot,
-        "aliases": _aliases(accelerator),
+        "aliases": [each for each in names[1:] if not each.startswith(f"{accelerator.kind}-")],
     }
-
-
-def _aliases(accelerator: Accelerator) -> list[str]:
-    from kinetic_k8s.accelerators import Gpu, Tpu
-    from kinetic_k8s.accelerators.gpus import GPU_BY_NAME
-    from kinetic_k8s.accelerators.tpus import TPU_BY_NAME
-
-    name = str(accelerator)
-    match accelerator:
-        case Gpu(name=kind):
-            others = GPU_BY_NAME[kind].aliases
-        case Tpu(generation=kind):
-            others = TPU_BY_NAME[kind].aliases
-        case _:
-            return []
-    return [other + name.removeprefix(kind) for other in others]

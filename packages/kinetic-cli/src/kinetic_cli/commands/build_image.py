@@ -12,7 +12,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import FAILED
-from kinetic_cli.options import json_option, target_options
+from kinetic_cli.options import complete_accelerators, json_option, target_options
 from kinetic_cli.output import reason_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     "--accelerator",
     help="Build the image for jobs of the project in PATH with this accelerator, instead of base images.",
 )
-@click.option("--repo", metavar="HOST/PATH", help="Repository (default: KINETIC_BASE_IMAGE_REPO).")
+@click.option(
+    "--repo",
+    shell_complete=complete_accelerators,
+    metavar="HOST/PATH",
+    help="Repository (default: KINETIC_BASE_IMAGE_REPO).",
+)
 @click.option(
     "--category",
     "categories",

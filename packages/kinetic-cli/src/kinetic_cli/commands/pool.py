@@ -10,7 +10,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import json_option, target_options
+from kinetic_cli.options import complete_accelerators, json_option, target_options
 from kinetic_cli.plans import carry_out, cost_per_month, limits_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ def command() -> None:
 
 @command.command("add")
 @click.option(
-    "--accelerator", required=True, metavar="NAME", help="That of the jobs, such as v6e-8 or l4x4."
+    "--accelerator",
+    required=True,
+    shell_complete=complete_accelerators,
+    metavar="NAME",
+    help="That of the jobs, such as v6e-8 or l4x4.",
 )
 @click.option("--spot", is_flag=True, help="Spot machines, for jobs with `:spot` or spot=True.")
 @click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +10,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import F, ask, json_option, target_options
+from kinetic_cli.options import Age, F, ask, json_option, target_options
 from kinetic_cli.output import age_text
 
 if TYPE_CHECKING:
@@ -20,23 +19,6 @@ if TYPE_CHECKING:
     from kinetic.storage.report import Stored
 
 _OUTPUTS: Final = "Outputs are what your functions have written. Nothing makes them again. Remove those of {jobs}?"
-
-
-class Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """A number of weeks, days or hours: `30d`."""
-
-    name = "age"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Return *value* as a duration; fail if it is not one."""
-        if isinstance(value, timedelta):
-            return value
-        found = re.fullmatch(r"([0-9]{1,5})([wdh])", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not an age. Write 30d, 2w or 12h.", param, ctx)
-        return timedelta(**{{"w": "weeks", "d": "days", "h": "hours"}[found[2]]: int(found[1])})
 
 
 def place_options(function: F) -> F:

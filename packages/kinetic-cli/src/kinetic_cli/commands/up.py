@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import config_option, json_option, target_options
+from kinetic_cli.options import complete_accelerators, config_option, json_option, target_options
 from kinetic_cli.plans import carry_out, cluster_options
 
 
@@ -16,6 +16,7 @@ from kinetic_cli.plans import carry_out, cluster_options
     "--accelerator",
     "accelerators",
     multiple=True,
+    shell_complete=complete_accelerators,
     metavar="NAME",
     help="Add a pool for jobs on this accelerator, such as v6e-8 or l4x4:spot; may be repeated.",
 )

@@ -55,6 +55,20 @@ def catalogue(*, every_shape: bool = False) -> tuple[Accelerator, ...]:
     return (Cpu(), *gpus, *tpus)
 
 
+def names_of(accelerator: Accelerator) -> tuple[str, ...]:
+    """Return the names of *accelerator*, its own first; the last ones have `tpu-` or `gpu-` in front."""
+    name = str(accelerator)
+    match accelerator:
+        case Gpu(name=kind):
+            others = GPU_BY_NAME[kind].aliases
+        case Tpu(generation=kind):
+            others = TPU_BY_NAME[kind].aliases
+        case _:
+            return (name,)
+    short = (name, *(other + name.removeprefix(kind) for other in others))
+    return (*short, *(f"{accelerator.kind}-{each}" for each in short))
+
+
 @dataclass(frozen=True, kw_only=True)
 class MachineSize:
     """The size of a machine; a pod gets a little less, because the system of the machine needs some."""
