@@ -26,7 +26,7 @@ from kinetic_payload.records.decode import decode
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.outcome import Outcome, Summary
 
 if TYPE_CHECKING:
     from kinetic_payload.records.encode import Record
@@ -124,6 +124,11 @@ RECORDS: dict[str, Record] = {
     ),
     "outcome-cancelled.json": Outcome(
         job_id=JOB, status="cancelled", message="Somebody cancelled the job.", written_by="client"
+    ),
+    "summary.json": Summary(
+        job_id=JOB,
+        record=HANDLE,
+        outcome=Outcome(job_id=JOB, status="failed", attempt=2, host=1, report=HOST_FAILED),
     ),
     "group.json": GroupManifest(
         group_id="grp-0a1b2c3d",

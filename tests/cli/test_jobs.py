@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import signal
+import struct
 import subprocess
+import termios
+from contextlib import suppress
 from typing import IO
 
 import pytest
 
-from .conftest import Laptop
+from .conftest import KINETIC, Laptop
 
 
 def test_a_job_is_followed_collected_and_removed(laptop: Laptop) -> None:
@@ -102,6 +108,68 @@ def test_a_batch_and_its_members_are_found_by_their_ids(laptop: Laptop) -> None:
     assert laptop.kinetic("batches", "cleanup", group).returncode == 0
     assert laptop.kinetic("batches", "list").stderr == "No batches.\n"
     assert laptop.kinetic("jobs", "logs", members[2]).stdout == "got 2\n"
+
+
+def test_jobs_are_selected_shortened_reported_and_cleaned_up_together(laptop: Laptop) -> None:
+    first, failed = laptop.submit("answer", "1"), laptop.submit("fail")
+    waiting = laptop.submit("wait")
+    for job in (first, failed):
+        laptop.kinetic("jobs", "logs", "-f", job)
+
+    def listed(*options: str) -> list[str]:
+        ran = laptop.kinetic("jobs", "list", "--json", *options)
+        return [job["job_id"] for job in json.loads(ran.stdout)]
+
+    assert listed("--limit", "2") == [waiting, failed]
+    assert listed("--status", "failed", "--status", "succeeded") == [failed, first]
+    assert listed("--function", "answer", "--since", "2h") == [first]
+    assert listed("--since", "2099-01-01") == []
+    refused = laptop.kinetic("jobs", "list", "--status", "done")
+    assert (refused.returncode, "'succeeded'" in refused.stderr) == (2, True)
+    rows = in_terminal(laptop, 60, "jobs", "list")
+    assert len(rows) == 4
+    assert max(map(len, rows)) <= 60
+    assert all(job[-7:] in "".join(rows) for job in (first, failed, waiting))
+
+    assert first in laptop.kinetic("jobs", "status", first[-7:]).stdout
+    ambiguous = laptop.kinetic("jobs", "cancel", "cpu-")
+    assert (ambiguous.returncode, waiting in ambiguous.stderr) == (1, True)
+    assert "no job whose id" in laptop.kinetic("jobs", "status", "gpu").stderr
+
+    unasked = laptop.kinetic("jobs", "cleanup", "--finished")
+    assert (unasked.returncode, "remove 2 jobs" in unasked.stderr) == (1, True)
+    young = laptop.kinetic("jobs", "cleanup", "--finished", "--older-than", "7d", "--yes")
+    assert "No job ended so long ago." in young.stderr
+    assert laptop.kinetic("jobs", "cleanup", "--finished", "--yes").returncode == 0
+    assert listed() == [waiting]
+    assert listed("--all") == [waiting, failed, first]
+    several = laptop.kinetic("jobs", "cleanup", first, waiting)
+    assert (several.returncode, f"Cleaned up {waiting}" in several.stdout) == (1, True)
+    assert f"1 of 2 jobs were not cleaned up:\n  {first}: There is no job" in several.stderr
+
+    assert "is gone" in laptop.kinetic("jobs", "logs", "cpu-fail").stdout
+    report = laptop.kinetic("jobs", "report", failed).stdout
+    assert report.startswith(f"{failed}: FAILED\nLookupError: [/path] is gone\n")
+    assert 'raise LookupError("[/path] is gone")' in report
+    assert "It was cleaned up" in report
+
+
+def in_terminal(laptop: Laptop, columns: int, *args: str) -> list[str]:
+    """Return the lines that a command prints on a terminal of *columns* columns."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {**laptop.environment, "NO_COLOR": "1"}
+    kept.pop("COLUMNS", None)
+    with os.fdopen(master, "rb", buffering=0) as terminal:
+        subprocess.run(
+            [*KINETIC, *args], cwd=laptop.project, env=kept, stdout=slave, check=True, timeout=300
+        )
+        os.close(slave)
+        printed = b""
+        with suppress(OSError):  # The end of a terminal.
+            while data := terminal.read(4096):
+                printed += data
+    return printed.decode().splitlines()
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

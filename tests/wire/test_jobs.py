@@ -19,9 +19,10 @@ from kinetic.errors import (
     SignatureError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.discover import statuses_of
+from kinetic.jobs.discover import complete_id, find_jobs, find_report, statuses_of
 from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services, key_signer_of, open_at
+from kinetic.names import Selection
 from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import Settings
 from kinetic.testing import eventually
@@ -278,3 +279,31 @@ def test_a_job_whose_submitter_was_killed_after_the_record_is_failed_at_once(
     handle.cleanup()
     assert desk.of_jobs() == []
     assert list((desk.folder / "here" / "jobs").iterdir()) == []
+
+
+def test_a_cleaned_up_job_is_listed_and_reported_without_its_cluster_or_key(desk, jobs) -> None:
+    kept = ended(jobs.double.run_async(21))
+    gone = ended(jobs.fail.run_async("why"))
+    gone.cleanup()
+    settings = Settings.from_environment()
+    desk.server.requests.clear()
+
+    assert complete_id(gone.job_id, settings) == gone.job_id
+    assert desk.server.requests == []
+    assert complete_id(kept.job_id[-7:], settings) == kept.job_id
+    assert complete_id("cpu-fail", settings) == gone.job_id
+
+    found = find_jobs(settings, selection=Selection(cleaned_up=True))
+    statuses = dict(zip([job.job_id for job in found], statuses_of(found), strict=True))
+    assert statuses == {kept.job_id: JobStatus.SUCCEEDED, gone.job_id: JobStatus.FAILED}
+    assert [job.job_id for job in find_jobs(settings)] == [kept.job_id]
+
+    # Elsewhere, without the key: a report is not verified, and says so; a list is.
+    desk.sit("there")
+    elsewhere = Settings.from_environment()
+    report = find_report(gone.job_id, elsewhere)
+    assert (report.status, report.failure) == ("FAILED", "host 0 of attempt 1: KeyError: 'why'")
+    assert report.notes[-1] == "Signatures of the records were not checked."
+    assert find_report(kept.job_id, elsewhere).log == ["doubling 2"]
+    found = find_jobs(elsewhere, selection=Selection(cleaned_up=True, function="fail"))
+    assert [type(status) for status in statuses_of(found)] == [SignatureError]

@@ -127,7 +127,7 @@ def test_reports_come_in_order_of_attempt_and_host_without_those_that_cannot_be_
     services.store.write(JobObjects("j").host_outcome(1, 1), b"garbage")
 
     with pytest.warns(UserWarning, match=r"Skipped: .*j/attempts/1/host-1.json"):
-        reports = read_reports(services, "j")
+        reports = read_reports(services.store, "j", services.verify)
 
     assert [(r.attempt, r.host) for r in reports] == [(1, 0), (2, 2), (2, 10), (10, 0)]
 

@@ -68,9 +68,9 @@ def test_list_prints_a_table(jobs: Jobs) -> None:
     among = (a_job("j-new", state=JobStatus.PENDING), a_job("j-old", func_name="[b]f[/b]"))
 
     assert [line.split() for line in jobs("list", among=among).stdout.splitlines()] == [
-        ["JOB", "ID", "STATUS", "AGE", "FUNCTION", "ACCELERATOR", "BACKEND"],
-        ["j-new", "PENDING", "5m", "train", "v5litepod-4", "local"],
-        ["j-old", "RUNNING", "5m", "[b]f[/b]", "v5litepod-4", "local"],
+        ["JOB", "ID", "STATUS", "AGE", "DURATION", "FUNCTION", "ACCELERATOR", "BACKEND"],
+        ["j-new", "PENDING", "5m", "-", "train", "v5litepod-4", "local"],
+        ["j-old", "RUNNING", "5m", "-", "[b]f[/b]", "v5litepod-4", "local"],
     ]
     assert jobs("list").stdout == ""
 
@@ -82,6 +82,8 @@ def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
             "job_id": "j",
             "status": "RUNNING",
             "cancelled": False,
+            "cleaned_up": False,
+            "duration_seconds": None,
             "group_id": None,
             "inputs": None,
             "age_seconds": 300.0,
@@ -604,12 +606,29 @@ def test_an_unknown_job_is_an_error(jobs: Jobs, verb: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "ours"),
+    [
+        ("jobs ls", "jobs list"), ("jobs rm j", "jobs cleanup"), ("jobs stop j", "jobs cancel"),
+        ("jobs attach j", "jobs logs --follow"), ("logs j", "jobs logs"), ("ps", "jobs list"),
+        ("cancel j", "jobs cancel"),
+    ],
+)  # fmt: skip
+def test_a_command_of_another_tool_is_answered_with_that_of_kinetic(
+    tmp_path: Path, command: str, ours: str
+) -> None:
+    ran = run(*command.split(), home=tmp_path, app=StubApp(a_job()))
+
+    assert (ran.exit_code, f"In Kinetic: kinetic {ours}" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "list --local --cluster", "cleanup j --no-k8s --no-gcs", "status", "lst", "debug j --port -1",
         "debug j --port 65536", "debug j --port x", "result j --timeout soon", "result j --timeout nan",
         "result j --timeout 1e999", "result j --timeout １", "result j --cleanup-timeout nan",
-        "cleanup j --cleanup-poll-interval 1_0", "logs j -n -1", "logs j -n 1_0", "logs j -n ٣",
+        "cleanup j --cleanup-poll-interval 1_0", "logs j -n -1", "logs j -n 1_0", "logs j -n ٣", "list --since yesterday", "list --status done", "list --limit 0",
+        "cleanup", "cleanup j --finished", "cleanup j --older-than 7d",
     ],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2(jobs: Jobs, command: str) -> None:

@@ -16,6 +16,8 @@ from kinetic_cli.output import Output
 if TYPE_CHECKING:
     from kinetic.batches.handle import BatchHandle
     from kinetic.jobs.handle import JobHandle
+    from kinetic.jobs.report import Report
+    from kinetic.names import Selection
     from kinetic.settings.profiles import Profiles
     from kinetic.settings.settings import Settings
 
@@ -70,18 +72,29 @@ class App:
         return resolve(given, profile=profile, environ=environment(), file=file)
 
     def attach(self, job_id: str) -> JobHandle:
-        """Return the handle of a job."""
-        from kinetic.jobs.discover import find_job
+        """Return the handle of a job, whose id may be shortened."""
+        from kinetic.jobs.discover import complete_id, find_job
 
         self.print_warnings()
-        return find_job(job_id, self.settings())
+        settings = self.settings()
+        return find_job(complete_id(job_id, settings), settings)
+
+    def report(self, job_id: str) -> Report:
+        """Return the report of a job, whose id may be shortened."""
+        from kinetic.jobs.discover import complete_id, find_report
+
+        self.print_warnings()
+        settings = self.settings()
+        return find_report(complete_id(job_id, settings), settings)
 
     def attach_batch(self, group_id: str) -> BatchHandle:
-        """Return the handle of a batch."""
+        """Return the handle of a batch, whose id may be shortened."""
         from kinetic.batches.handle import batch_in
+        from kinetic.jobs.discover import complete_id
 
         self.print_warnings()
-        return batch_in(group_id, self.settings())
+        settings = self.settings()
+        return batch_in(complete_id(group_id, settings, batch=True), settings)
 
     def list_batches(self) -> list[BatchHandle]:
         """Return all batches."""
@@ -90,16 +103,17 @@ class App:
         self.print_warnings()
         return find_batches(self.settings())
 
-    def list_all(self, where: Where | None = None) -> tuple[list[JobHandle], list[BatchHandle]]:
-        """Return all jobs and all batches; *where* overrides the backend of the settings."""
+    def list_all(
+        self, where: Where | None = None, selection: Selection | None = None
+    ) -> tuple[list[JobHandle], list[BatchHandle]]:
+        """Return the jobs of *selection* and all batches; *where* overrides the backend of the settings."""
         from kinetic.backends.registry import CLUSTER, LOCAL
         from kinetic.batches.discover import find_jobs_and_batches
+        from kinetic.jobs.discover import ALL_JOBS
 
         self.print_warnings()
-        if where is None:
-            return find_jobs_and_batches(self.settings())
-        backend = LOCAL if where == "local" else CLUSTER
-        return find_jobs_and_batches(self.settings(backend=backend))
+        backend = {"local": LOCAL, "cluster": CLUSTER, None: None}[where]
+        return find_jobs_and_batches(self.settings(backend=backend), selection or ALL_JOBS)
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""

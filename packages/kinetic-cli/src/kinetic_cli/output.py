@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -76,12 +77,32 @@ class Output:
         # ASCII only, so that it stays JSON whatever the encoding of a pipe.
         self.line(json.dumps(document, indent=None if lines else 2, allow_nan=False), flush=lines)
 
-    def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print aligned columns, never cut or wrapped; control characters are escaped.
+    def table(
+        self, heads: Sequence[str], rows: Iterable[Sequence[object]], *, narrow: Sequence[str] = ()
+    ) -> None:
+        """Print aligned columns, never wrapped; control characters are escaped.
 
         Every row has a cell in every column (`-` for an empty one), so that `awk` finds the columns.
+
+        Args:
+            heads: The titles of the columns.
+            rows: Their cells.
+            narrow: What is done, in this order, until the rows fit a narrow terminal: the column of that title is
+                left out; the first column, which has ids, is shortened to their beginnings and their ends instead.
         """
         cells = [[_cell(cell) for cell in row] for row in rows]
+        room = shutil.get_terminal_size().columns
+        columns = [[head, *column] for head, *column in zip(heads, *cells, strict=True)]
+        for head in narrow if self.stdout.isatty() else ():
+            over = sum(max(map(_width, column)) + 2 for column in columns) - 2 - room
+            if over <= 0:
+                break
+            if head == heads[0]:
+                size = max(map(_width, columns[0])) - over
+                columns[0] = [_shortened(cell, max(size, _LEAST_ID)) for cell in columns[0]]
+            else:
+                columns = [column for column in columns if column[0] != head]
+        heads, *cells = [list(row) for row in zip(*columns, strict=True)]
         heads = [head.upper() for head in heads]
         widths = [max(map(_width, column)) for column in zip(heads, *cells, strict=True)]
         for row in (heads, *cells):
@@ -188,6 +209,18 @@ def _cell(value: object) -> str:
     from kinetic_payload.printable import printable_line
 
     return "-" if value is None or value == "" else printable_line(str(value))
+
+
+_LEAST_ID: Final = 9
+"""Characters of a shortened id: an ellipsis and the digits at its end, by which a command finds the job."""
+
+
+def _shortened(text: str, size: int) -> str:
+    """Return *text*, an id, in *size* characters."""
+    if len(text) <= size:
+        return text
+    end = text[-(_LEAST_ID - 1) :]
+    return f"{text[: size - len(end) - 1]}…{end}"
 
 
 def _width(text: str) -> int:

@@ -112,6 +112,11 @@ class JobObjects:
         """The prefix of the durable log; clean-up of the job leaves it."""
         return f"logs/{self.job_id}/"
 
+    @property
+    def summary(self) -> str:
+        """What clean-up keeps of the job beside its log. A list of `logs/` finds it as one of `LISTED`."""
+        return f"{self.logs}outcome.json"
+
     def log_chunks(self, attempt: int, host: int) -> str:
         """The prefix of the durable log of one host of one attempt."""
         return f"logs/{self.job_id}/{attempt}/host-{host}/"
@@ -139,11 +144,14 @@ PATHWAYS_SCRATCH: Final = "pathways-scratch"
 BUILD_LOGS: Final = "builds/logs"
 """The folder of the logs of image builds, without a slash at its end; each is `log-BUILD_ID.txt`."""
 
+LOGS: Final = "logs/"
+"""The prefix of all logs."""
+
 GROUPS: Final = "groups/"
 """The prefix of all batches."""
 
 RESERVED_PREFIXES: Final = (
-    "logs/",
+    LOGS,
     "contexts/",
     "data/",
     "data-markers/",
@@ -253,7 +261,7 @@ _OWNERS: Final = {
     "part": rf"contexts/parts/([0-9a-f]{{8}}/{_DIGEST})\.zip",
     "data": rf"data-markers/({_DIGEST})(?:\.files)?"
     rf"|data/({_DIGEST})/(?:packs/[0-9]{{5,}}\.zip|large/[0-9]{{5,}}|files/.+)",
-    "log": rf"logs/({_JOB_ID})/{_NUMBER}/host-{_NUMBER}(?:/[0-9]{{8,}}|\.usage)",
+    "log": rf"logs/({_JOB_ID})/(?:{_NUMBER}/host-{_NUMBER}(?:/[0-9]{{8,}}|\.usage)|outcome\.json)",
     "output": rf"outputs/({_JOB_ID})/.+",
     "payload": rf"({_JOB_ID})/payload\.pkl|groups/({_GROUP})/payload\.pkl",
     "input": rf"groups/({_GROUP})/inputs/[0-9]{{5,}}",
@@ -341,8 +349,8 @@ def is_job_object(name: str, job_id: str) -> bool:
 
 
 def is_listed(name: str) -> bool:
-    """Tell whether *name* is a record of a job, or of a member of a batch, that a list needs."""
-    within = re.sub(rf"{GROUPS}{_GROUP}/jobs/", "", name, count=1)
+    """Tell whether *name* is a record of a job, of a member of a batch, or beside a log, that a list needs."""
+    within = re.sub(rf"{GROUPS}{_GROUP}/jobs/|^{LOGS}", "", name, count=1)
     return within.partition("/")[2] in LISTED
 
 

@@ -1,9 +1,11 @@
-"""Names of jobs: readable ids, and shorter names for Kubernetes."""
+"""Names of jobs: readable ids, what they say of a job, and shorter names for Kubernetes."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from kinetic_payload.layout import MOST_ID
 
@@ -22,6 +24,44 @@ def job_id_of(accelerator: str, function: str, when: datetime, suffix: str) -> s
     room = MOST_ID - len(head) - len(tail) - 2
     middle = slug(function)[: max(room, 0)].strip("-")
     return "-".join(part for part in (head, middle, tail) if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which jobs a list is about, as far as ids tell: then no record of another job is read."""
+
+    since: datetime | None = None
+    function: str | None = None
+    newest: int | None = None
+    """How many, at least; those of the same second as the last one are selected as well."""
+    cleaned_up: bool = False
+    """Whether jobs that were cleaned up are listed, too."""
+
+    def of(self, job_ids: Iterable[str]) -> set[str]:
+        """Return those of *job_ids* that may be wanted."""
+        times = {job_id: _submitted_at(job_id) for job_id in job_ids if self._may_be(job_id)}
+        # The id has whole seconds.
+        first = self.since and f"{self.since.astimezone(UTC):%Y%m%d-%H%M%S}"
+        if self.newest is not None and len(times) > self.newest:
+            last = sorted(times.values(), reverse=True)[max(self.newest, 1) - 1]
+            first = max(first or last, last)
+        return {job_id for job_id, when in times.items() if not first or when >= first}
+
+    def _may_be(self, job_id: str) -> bool:
+        if self.function is None:
+            return True
+        name = slug(self.function)
+        head = job_id.removesuffix(f"-{_submitted_at(job_id)}-{job_id.rpartition('-')[2]}")
+        # An id of nearly the most characters may have a shortened name.
+        shortened = len(job_id) >= MOST_ID - 2 and any(
+            head.endswith(f"-{name[:size]}") for size in range(1, len(name))
+        )
+        return head.endswith(f"-{name}") or shortened
+
+
+def _submitted_at(job_id: str) -> str:
+    """Return the time in the id of a single job."""
+    return "-".join(job_id.split("-")[-3:-1])
 
 
 def k8s_name_of(function: str, suffix: str) -> str:

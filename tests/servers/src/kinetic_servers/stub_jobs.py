@@ -160,6 +160,8 @@ class StubApp(App):
             f"There is no job {job_id!r}.", hint="List the jobs there are with: kinetic jobs list"
         )
 
-    def list_all(self, where: Where | None = None) -> tuple[list[JobHandle], list[BatchHandle]]:
+    def list_all(
+        self, where: Where | None = None, selection: object = None
+    ) -> tuple[list[JobHandle], list[BatchHandle]]:
         self.asked = where
         return list(self.jobs), list(self.batches)

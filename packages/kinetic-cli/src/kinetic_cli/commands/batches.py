@@ -111,6 +111,7 @@ def status(app: App, group_id: str, as_json: bool) -> None:
     from kinetic.batches.progress import pace, summary, text_grid
 
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
     look = batch._states.look()
     facts = facts_of(app, batch, look)
     stopped = batch._states.stopped
@@ -217,6 +218,7 @@ def results(app: App, group_id: str, timeout: float | None, cleanup: bool, as_js
     from kinetic.errors import BatchError
 
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
 
     def document(index: int, **known: object) -> None:
         unknown = dict.fromkeys(("type", "value", "repr", "error"))
@@ -274,6 +276,7 @@ def logs(
     from kinetic.errors import InvalidRequestError
 
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
     if wrong := [index for index in inputs if index >= len(batch)]:
         raise InvalidRequestError(
             f"{group_id} has no input {wrong[0]}.", hint=f"Its inputs are 0 to {len(batch) - 1}."
@@ -299,6 +302,7 @@ def logs(
 def cancel(app: App, group_id: str, as_json: bool) -> None:
     """Stop a batch: stop the inputs that run, and start no other. Values that are there stay."""
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
     look = batch._states.look()
     # Of a batch that lost its workers, a wait would start the rest again.
     ended = look.over and (not look.left or look.collected or batch._states.find_stop())
@@ -322,6 +326,7 @@ yes_option = click.option(
 def retry(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     """Run the inputs of a batch again that failed or were never started."""
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
     batch.retry_failed(assume_yes=yes)
     print_facts(app, batch, f"{group_id}: {{}}.", as_json=as_json)
 
@@ -335,6 +340,7 @@ def retry(app: App, group_id: str, yes: bool, as_json: bool) -> None:
 def resume(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     """Start the workers of a batch again that were lost, as a wait for its results does."""
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
     batch.resume(assume_yes=yes)
     print_facts(app, batch, f"{group_id}: {{}}.", as_json=as_json)
 
@@ -350,6 +356,7 @@ def clean_up(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     from kinetic.errors import InvalidRequestError
 
     batch = app.attach_batch(group_id)
+    group_id = batch.group_id
     look = batch._states.look()
     if not (look.over or yes):
         running = f"{group_id} still runs: {len(look.left)} of {len(batch)} inputs have not ended."

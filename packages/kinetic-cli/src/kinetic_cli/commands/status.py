@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.commands.jobs.list import listed_costs, print_costs, public
+from kinetic_cli.commands.jobs.list import listed_jobs, print_costs, public
 from kinetic_cli.options import json_option, target_options
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def command(app: App, cost: bool, as_json: bool) -> None:
     found = cluster_status(settings)
     gke = found.gke
     idle = _idle(settings, found)
-    jobs = [] if not cost else listed_costs(app)
+    jobs = [] if not cost else listed_jobs(app, "cluster", cost=True)
     if as_json:
         app.output.json(
             {

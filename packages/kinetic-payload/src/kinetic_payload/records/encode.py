@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from kinetic_payload.records.claim import Claim, Lease
     from kinetic_payload.records.host_outcome import HostOutcome
     from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.records.outcome import Outcome
+    from kinetic_payload.records.outcome import Outcome, Summary
     from kinetic_payload.records.usage import Usage
 
-    Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest | Usage
+    Record = HostOutcome | Claim | Lease | Outcome | Summary | JobRecord | GroupManifest | Usage
 
 
 def encode(record: Record) -> bytes:

@@ -1,4 +1,4 @@
-"""`Outcome`: the record of how a job ended."""
+"""`Outcome`: the record of how a job ended; `Summary`: what is kept of a job that was cleaned up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.job import JobRecord
 
 FinalStatus = Literal["succeeded", "failed", "cancelled"]
 
@@ -33,5 +34,17 @@ class Outcome:
     written_at: float = 0.0
     report: HostOutcome | None = None
     """Of a member of a batch, the report that decided, if it is small: then one request shows the value."""
+    signature: str | None = None
+    version: int = WIRE_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A job that was cleaned up, as long as its log is kept: `logs/{job}/outcome.json`."""
+
+    job_id: str
+    record: JobRecord
+    outcome: Outcome
+    """With the report that decided, without value and pickled exception."""
     signature: str | None = None
     version: int = WIRE_VERSION

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kinetic.batches.handle import BatchHandle
-from kinetic.jobs.discover import find_jobs, of_backends, open_existing
+from kinetic.jobs.discover import ALL_JOBS, find_jobs, of_backends, open_existing
 from kinetic.jobs.records import StoredRecord, find_manifest
 from kinetic.jobs.services import connect, jobs_location, look_limit
 from kinetic.target import Target
@@ -17,6 +17,7 @@ from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.jobs.handle import JobHandle
+    from kinetic.names import Selection
     from kinetic.settings.settings import Settings
     from kinetic_payload.records.batch import GroupManifest
     from kinetic_payload.stores.store import Store
@@ -32,10 +33,14 @@ def find_batches(settings: Settings) -> list[BatchHandle]:
     return _merged(of_backends(settings, _batches_of))
 
 
-def find_jobs_and_batches(settings: Settings) -> tuple[list[JobHandle], list[BatchHandle]]:
-    """Return all jobs and all batches, each newest first; a store that cannot be reached is tried once."""
+def find_jobs_and_batches(
+    settings: Settings, selection: Selection = ALL_JOBS
+) -> tuple[list[JobHandle], list[BatchHandle]]:
+    """Return the jobs of *selection* and all batches, each newest first; a store that cannot be reached is tried once."""
     places: list[list[BatchHandle]] = []
-    jobs = find_jobs(settings, also=lambda *where: places.append(_batches_of(*where)))
+    jobs = find_jobs(
+        settings, also=lambda *where: places.append(_batches_of(*where)), selection=selection
+    )
     return jobs, _merged(places)
 
 

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -15,9 +16,18 @@ from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import ConfigurationError, JobNotFoundError
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
+from kinetic.jobs.attempts import unreported_attempts
 from kinetic.jobs.handle import JobHandle, handle_of
-from kinetic.jobs.outcome import status_of
-from kinetic.jobs.records import StoredRecord, find_manifest, find_record, listed_outcome
+from kinetic.jobs.outcome import JobOutcome, status_of
+from kinetic.jobs.records import (
+    StoredRecord,
+    find_manifest,
+    find_outcome,
+    find_record,
+    find_summary,
+    listed_outcome,
+    read_reports,
+)
 from kinetic.jobs.services import (
     cluster_location,
     connect,
@@ -26,6 +36,7 @@ from kinetic.jobs.services import (
     look_limit,
     open_at,
 )
+from kinetic.names import Selection
 from kinetic.target import Target, is_in_pod
 from kinetic_payload.errors import (
     BucketNotFoundError,
@@ -37,16 +48,17 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from kinetic_payload.layout import JobObjects, is_group_id, is_job_id
+from kinetic_payload.layout import GROUPS, LOGS, JobObjects, is_group_id, is_job_id
 from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
-from kinetic_payload.stores.store import Location, Store, parse_location
+from kinetic_payload.stores.store import Location, ObjectInfo, Store, parse_location
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
+    from kinetic.jobs.report import Report
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
     from kinetic_payload.stores.outages import OutageLimit
@@ -55,6 +67,7 @@ T = TypeVar("T")
 log = logging.getLogger("kinetic")
 
 LIST_JOBS: Final = "List the jobs there are with: kinetic jobs list"
+ALL_JOBS: Final = Selection()
 LIST_BATCHES: Final = "List the batches there are with: kinetic batches list"
 
 
@@ -145,6 +158,112 @@ def _find(job_id: str, settings: Settings, find: Callable[[Store], T | None]) ->
     )
 
 
+def complete_id(text: str, settings: Settings, *, batch: bool = False) -> str:
+    """Return the id of the only job, or *batch*, that *text* is the beginning of, or the hexadecimal digits at the end.
+
+    A whole id costs no request, and ids of the inputs of batches are given whole. Jobs that were cleaned up, of
+    which the log is kept, count if there is no other.
+
+    Raises:
+        JobNotFoundError: There is none.
+        InvalidRequestError: There are several; the message has them.
+        StoreUnavailableError: A store cannot be reached, so whether there are several is not known.
+    """
+    kind, is_whole = ("batch", is_group_id) if batch else ("job", is_job_id)
+    if is_whole(text) or (is_group_id(text) and not batch):
+        return text
+    limit = look_limit()
+
+    def matching(prefix: str) -> list[str]:
+        found: set[str] = set()
+        for _, location in _places(settings):
+            try:
+                store = open_existing(location, limit)
+                folders = store.folders(prefix) if store is not None else ()
+                names = (folder.removeprefix(prefix)[:-1] for folder in folders)
+                found.update(
+                    name
+                    for name in names
+                    if is_whole(name) and (name.startswith(text) or name.rpartition("-")[2] == text)
+                )
+            except StoreUnavailableError as error:
+                error.hint = f"Without it, {text!r} may stand for several: give the whole id."
+                raise
+            except StoreError:
+                continue  # What cannot be read cannot be meant.
+        return sorted(found)
+
+    found = matching(GROUPS if batch else "") or ([] if batch else matching(LOGS))
+    if len(found) > 1:
+        shown = "\n  ".join(found[:_CANDIDATES])
+        more = f"\n  and {len(found) - _CANDIDATES} more" if len(found) > _CANDIDATES else ""
+        raise InvalidRequestError(
+            f"{text!r} stands for {len(found)} {kind}{'e' * batch}s:\n  {shown}{more}",
+            hint="Give more of the id, or the digits at its end.",
+        )
+    if not found:
+        raise JobNotFoundError(
+            f"There is no {kind} whose id begins with {text!r}, or ends with it.",
+            hint=LIST_BATCHES if batch else LIST_JOBS,
+        )
+    return found[0]
+
+
+_CANDIDATES: Final = 10
+
+
+def find_report(job_id: str, settings: Settings) -> Report:
+    """Return the report of a job, from its store alone: neither its cluster nor its key is needed.
+
+    Nothing is unpickled, and no signature is checked.
+
+    Raises:
+        JobNotFoundError: None of the stores has anything of it.
+    """
+    from kinetic.jobs.report import LOG_LINES, report_of
+    from kinetic.jobs.status import worded
+    from kinetic.jobs.stored_logs import stored_attempts, stored_lines
+    from kinetic.settings.settings import environment
+
+    def find(store: Store) -> tuple[JobRecord, JobOutcome, list[str]] | None:
+        verify = UNSIGNED.verify
+        kept = find_record(store, job_id)
+        if kept is None:
+            if (summary := find_summary(store, job_id, verify)) is None:
+                return None
+            last = summary.record.outcome
+            hosts = (last.report,) if last.report else ()
+            note = "It was cleaned up: only the host that decided is known."
+            known = JobOutcome(job_id, status_of(last), "", last, hosts)
+            return summary.record.record, known, [note]
+        record = kept.record
+        ended = find_outcome(store, job_id)
+        final = ended.record if ended else None
+        reports = read_reports(store, job_id, verify)
+        silent = unreported_attempts(store, record, verify, {each.attempt for each in reports})
+        status = JobStatus.RUNNING if reports or silent else JobStatus.PENDING
+        notes = ["The store has no outcome. Whether it still runs: kinetic jobs status"]
+        if final is not None:
+            status, notes = status_of(final), []
+        return record, JobOutcome(job_id, status, "", final, reports, silent), notes
+
+    store, (record, outcome, notes) = _find(job_id, settings, find)
+    lines: list[str] = []
+    for attempt in stored_attempts(store, job_id)[-1:]:
+        found = stored_lines(store, job_id, attempt, tail=LOG_LINES, most=record.hosts)
+        lines = [line.shown for line in found]
+    if store.location.kind == "gs":
+        notes.append("Signatures of the records were not checked.")
+    return report_of(
+        record,
+        worded(record, outcome),
+        lines,
+        notes=notes,
+        secrets=environment(),
+        home=str(Path.home()),
+    )
+
+
 def kept_log(
     job_id: str,
     settings: Settings,
@@ -218,15 +337,18 @@ def list_jobs(
 
 
 def find_jobs(
-    settings: Settings, *, also: Callable[[str, Settings], object] = lambda *_: None
+    settings: Settings,
+    *,
+    also: Callable[[str, Settings], object] = lambda *_: None,
+    selection: Selection = ALL_JOBS,
 ) -> list[JobHandle]:
-    """Return all jobs, as `list_jobs` does; the handles keep *settings*.
+    """Return all jobs of *selection*, as `list_jobs` does; the handles keep *settings*.
 
     *also* is called with each backend, after its jobs were found.
     """
 
     def find(backend: str, settings: Settings) -> list[JobHandle]:
-        jobs = _jobs_of(backend, settings)
+        jobs = _jobs_of(backend, settings, selection)
         also(backend, settings)
         return jobs
 
@@ -263,8 +385,8 @@ def of_backends(settings: Settings, find: Callable[[str, Settings], list[T]]) ->
         return [here]
 
 
-def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
-    """Return the jobs whose records are in the store of *backend*, newest first."""
+def _jobs_of(backend: str, settings: Settings, selection: Selection) -> list[JobHandle]:
+    """Return the jobs of *selection* whose records are in the store of *backend*, newest first."""
     location = jobs_location(settings, backend)
     if not _may_exist(location):
         return []
@@ -273,13 +395,19 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     target = Target.in_settings(settings)
     services = connect(backend, target, location, settings)
     brief = services.limited(look_limit())
-    jobs = jobs_in(brief.store, recorded=recorded.add, verify=services.verify)
+    if not settings.namespace.is_default:  # An id does not tell the namespace.
+        selection = replace(selection, newest=None)
+    jobs = jobs_in(brief.store, recorded=recorded.add, verify=services.verify, selection=selection)
     entry = entry_of(backend)
     for job in jobs:
         same = entry_of(job.backend).module == entry.module
         if same and (entry.on_this_machine or Target.of(job._record).is_same_place(target)):
             job._session.services = services
-    ended = [job._record for job in jobs if job._session.listed not in (None, "no outcome")]
+    ended = [
+        job._record
+        for job in jobs
+        if job._session.listed not in (None, "no outcome") and not job._session.cleaned_up
+    ]
     brief.backend.tidy(ended, recorded=recorded)
     from kinetic.home.collection import collect_left
     from kinetic.settings.settings import environment
@@ -299,8 +427,9 @@ def jobs_in(
     *,
     recorded: Callable[[str], object] = lambda _: None,
     verify: Callable[[bytes, str], None] = UNSIGNED.verify,
+    selection: Selection = ALL_JOBS,
 ) -> list[JobHandle]:
-    """Return the jobs whose records are in *store*, newest first.
+    """Return the jobs of *selection* whose records are in *store*, newest first.
 
     One listing of the store shows most records and outcomes. `statuses_of` makes no request for a job
     whose outcome was shown. Records that are not shown are read one by one.
@@ -313,13 +442,31 @@ def jobs_in(
     handles: list[JobHandle | None] = []
     unread: list[tuple[str, _Shown]] = []
     handle_of_job = partial(_listed_handle, store, budget, verify)
+    known: set[str] = set()
+    chosen: set[str] = set()
     for job_id, record, outcome in _listed(store):
         recorded(job_id)
+        known.add(job_id)
+        if not selection.of([job_id]):
+            continue
+        chosen.add(job_id)
         if record is None:
             unread.append((job_id, outcome))
         else:
             handles.append(handle_of_job(job_id, outcome, record))
+    kept: list[tuple[str, bytes | None]] = []
+    if selection.cleaned_up:
+        for folder, _, summary in _listed(store, LOGS):
+            if folder not in known and selection.of([folder]):
+                kept.append((folder, summary if isinstance(summary, bytes) else None))
+                chosen.add(folder)
+    chosen = selection.of(chosen)
+    unread = [job for job in unread if job[0] in chosen]
+    kept = [job for job in kept if job[0] in chosen]
+    handles = [job for job in handles if job is not None and job.job_id in chosen]
     handles += parallel_map(lambda job: handle_of_job(*job), unread, threads=store.concurrency)
+    summary_of = partial(_cleaned_up_handle, store, budget, verify)
+    handles += parallel_map(lambda job: summary_of(*job), kept, threads=store.concurrency)
     if budget.left_out:
         log.warning(
             "%d jobs are left out: their records are not signed with your key, and such records have more "
@@ -404,15 +551,23 @@ _Shown = bytes | None | Literal["no outcome"]
 """The outcome of a job in a list of a store; None if the list does not show its contents."""
 
 
-def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Shown]]:
-    """Iterate over the ids of jobs that have a record, with record and outcome if a list shows them."""
-    for folder, found in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
+def _listed(store: Store, prefix: str = "") -> Iterator[tuple[str, bytes | None, _Shown]]:
+    """Iterate over the ids of jobs that have a record, with record and outcome if a list shows them.
+
+    Below the *prefix* `LOGS`, over the ids of jobs that have a summary, which comes as their outcome.
+    """
+
+    def id_of(each: tuple[ObjectInfo, bytes | None]) -> str:
+        return each[0].name.removeprefix(prefix).partition("/")[0]
+
+    for folder, found in groupby(store.records(prefix), key=id_of):
         names = JobObjects(folder)
+        outcome_name = names.summary if prefix else names.outcome
         shown = {info.name: data for info, data in found}
         # Anybody who can write to the bucket can make objects with other names.
-        if names.handle in shown and is_job_id(folder):
-            outcome: _Shown = shown.get(names.outcome, "no outcome")
-            yield folder, shown[names.handle], outcome
+        if (outcome_name if prefix else names.handle) in shown and is_job_id(folder):
+            outcome: _Shown = shown.get(outcome_name, "no outcome")
+            yield folder, shown.get(names.handle), outcome
 
 
 MOST_UNVERIFIED: Final = 16 << 20
@@ -463,11 +618,40 @@ def _listed_handle(
         try:
             found_outcome = listed_outcome(store, job_id, outcome, verify)
             handle._session.listed = status_of(found_outcome)
-            handle._session.cancelled = found_outcome.status == "cancelled"
+            handle._session.final = found_outcome
         except SignatureError:
             pass
         except RecordError as error:
             handle._session.listed = error.with_traceback(None)
+    return handle
+
+
+def _cleaned_up_handle(
+    store: Store,
+    budget: _MemoryBudget,
+    verify: Callable[[bytes, str], None],
+    job_id: str,
+    listed: bytes | None,
+) -> JobHandle | None:
+    refused: KineticError | None = None
+    try:
+        try:
+            found = find_summary(store, job_id, verify, listed=listed)
+        except (SignatureError, ConfigurationError) as error:
+            refused = error
+            found = find_summary(store, job_id, UNSIGNED.verify, listed=listed)
+            if found is not None and not budget.take(found.data):
+                return None
+    except RecordError as error:
+        log.warning("The job %s is left out: %s", job_id, error)
+        return None
+    if found is None:
+        return None
+    handle = _handle_from(store, StoredRecord(found.record.record, found.data))
+    session = handle._session
+    session.listed = refused or status_of(found.record.outcome)
+    session.final = None if refused else found.record.outcome
+    session.cleaned_up = True
     return handle
 
 

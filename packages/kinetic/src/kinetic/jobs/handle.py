@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from kinetic.jobs.outcome import JobOutcome
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
-    from kinetic_payload.errors import RecordError
+    from kinetic_payload.errors import KineticError
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.records.outcome import Outcome
     from kinetic_payload.records.usage import Usage
     from kinetic_payload.stores.outages import OutageLimit
 
@@ -51,10 +52,10 @@ class Session:
     """The bytes that the record was read from; None for a record that was not read from a store."""
     verified: bool = False
     """Whether `stored` is signed with our key."""
-    listed: JobStatus | RecordError | Literal["no outcome"] | None = None
+    listed: JobStatus | KineticError | Literal["no outcome"] | None = None
     """The outcome as a listing of the store showed it, until it is used; None if no listing showed it."""
-    cancelled: bool = False
-    """Whether the job was cancelled, as of the last look at its outcome."""
+    final: Outcome | None = None
+    """The outcome, as of the last look at it."""
     collected: Collected | None = None
     """Kept so that a further call returns the same result, even after a clean-up."""
     cleaned_up: bool = False
@@ -158,7 +159,7 @@ class JobHandle(Generic[T_co]):
 
         record = self._record_within(limit)
         view = look(record, self._services.limited(limit), verify=self._verify)
-        self._session.cancelled = view.outcome is not None and view.outcome.status == "cancelled"
+        self._session.final = view.outcome
         return view.status
 
     def outcome(self) -> JobOutcome:

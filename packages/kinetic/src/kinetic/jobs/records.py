@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -30,7 +31,7 @@ from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.outcome import Outcome, Summary
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import Store
@@ -44,7 +45,7 @@ _MOST_REFUSED = 50
 """Unsigned or damaged reports after which the rest is not read."""
 
 
-R = TypeVar("R", JobRecord, Outcome, HostOutcome, GroupManifest)
+R = TypeVar("R", JobRecord, Outcome, HostOutcome, GroupManifest, Summary)
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,53 @@ def listed_outcome(store: Store, job_id: str, outcome: bytes, verify: Verify) ->
     """
     name = JobObjects(job_id).outcome
     return _read(Outcome, store, job_id, name, verify=verify, listed=outcome).record
+
+
+def find_summary(
+    store: Store, job_id: str, verify: Verify, *, listed: bytes | None = None
+) -> StoredRecord[Summary] | None:
+    """Return what was kept of a job that was cleaned up; None if nothing was.
+
+    Raises:
+        SignatureError: *verify* refuses it.
+    """
+    name = JobObjects(job_id).summary
+    try:
+        found = _read(Summary, store, job_id, name, verify=verify, listed=listed)
+    except ObjectNotFoundError:
+        return None
+    if {found.record.record.job_id, found.record.outcome.job_id} != {job_id}:
+        raise RecordError(f"{store.location}/{name} is the record of another job.")
+    return found
+
+
+def keep_summary(services: Services, record: JobRecord) -> None:
+    """Write what is kept of a job beside its log, before its clean-up, if it has an outcome.
+
+    Raises:
+        KineticError: It cannot be written.
+    """
+    store, verify, job_id = services.store, services.verify, record.job_id
+    found = find_outcome(store, job_id, verify=verify)
+    if found is None:
+        return
+    outcome, report = found.record, None
+    if outcome.attempt is not None and outcome.host is not None:
+        name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)
+        with suppress(ObjectNotFoundError):
+            report = _read(HostOutcome, store, job_id, name, verify=verify).record
+    if report is not None:
+        error = report.error
+        if error is not None:
+            stack = error.traceback[-_KEPT_TRACEBACK:]
+            error = replace(error, pickled=None, message=error.message[:1000], traceback=stack)
+        report = replace(report, value=None, value_repr=None, error=error)
+    summary = Summary(job_id=job_id, record=record, outcome=replace(outcome, report=report))
+    name = JobObjects(job_id).summary
+    store.write(name, services.sign(encode(summary), name))
+
+
+_KEPT_TRACEBACK = 4000
 
 
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:
@@ -219,20 +267,19 @@ def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
     return RecordError(error.message, hint=hint)
 
 
-def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
+def read_reports(store: Store, job_id: str, verify: Verify) -> tuple[HostOutcome, ...]:
     """Return the reports of all hosts, in order of attempt and host.
 
     A report that cannot be read or verified is skipped with a warning. After `_MOST_REFUSED` such reports
     the rest is not read: each may have many megabytes.
     """
-    store = services.store
     refused: list[str] = []
 
     def read(name: str) -> HostOutcome | KineticError | None:
         if len(refused) >= _MOST_REFUSED:
             return None
         try:
-            found = _read(HostOutcome, store, job_id, name, verify=services.verify)
+            found = _read(HostOutcome, store, job_id, name, verify=verify)
         except ObjectNotFoundError:
             return None  # Removed by a clean-up meanwhile.
         except (RecordError, SignatureError) as error:

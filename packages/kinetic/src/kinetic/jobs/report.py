@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
+
+from kinetic_payload.printable import printable
+from kinetic_payload.records.host_outcome import Phase
 
 if TYPE_CHECKING:
     from kinetic.jobs.outcome import JobOutcome
@@ -74,7 +77,10 @@ def timeline_of(created_at: str, outcome: JobOutcome) -> tuple[Span, ...]:
         if before and began:
             # Clocks of two machines differ a little.
             spans.append(Span(number, WAITING, max(0.0, began - before)))
-        spans += [Span(number, phase, seconds) for phase, seconds in hosts[0].phases.items()]
+        phases = hosts[0].phases
+        order = [*get_args(Phase), *phases]
+        names = sorted(phases, key=order.index)
+        spans += [Span(number, name, phases[name]) for name in names]
         before = max(host.finished_at for host in hosts)
     return tuple(spans)
 
@@ -119,7 +125,7 @@ def report_of(
             text = text.replace(f" by {who}", "")
         if len(home) > 1:
             text = text.replace(home, "~")
-        return redacted(text)
+        return printable(redacted(text))
 
     final = outcome.final
     failed = None if outcome.status.value == "SUCCEEDED" else first_failure(outcome)
@@ -182,7 +188,11 @@ def _time_text(seconds: float) -> str:
 
 _REMOVED: Final = "[removed]"
 _REDACTIONS: Final = (
-    (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", _REMOVED),
+    (r"\x1b\[[0-9;:]*m", ""),
+    (
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        _REMOVED,
+    ),
     (r"(?i)(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
     (r"(\w://)[^\s/@]+:[^\s/@]+@", rf"\1{_REMOVED}@"),
     (

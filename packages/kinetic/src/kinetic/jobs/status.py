@@ -169,21 +169,28 @@ def job_outcome(
 ) -> JobOutcome:
     """Return what happened to the job so far, without unpickling anything."""
     view = look(record, services, verify=verify)
-    reports = read_reports(services, record.job_id)
+    reports = read_reports(services.store, record.job_id, services.verify)
     message = explained(record, view, services)
-    if view.outcome is not None:
-        host = deciding_host(view.outcome, reports)
-        message = view.outcome.message or (host.message if host else "") or message
     reported = {report.attempt for report in reports}
     unreported = unreported_attempts(services.store, record, services.verify, reported)
-    if view.outcome is not None and view.outcome.status == "cancelled":
-        reports = _stopped_by_cancel(reports, view.outcome)
-        if view.outcome.cancelled_by:
-            message = f"The job was cancelled by {view.outcome.cancelled_by}."
-    found = JobOutcome(record.job_id, view.status, message, view.outcome, reports, unreported)
+    known = JobOutcome(record.job_id, view.status, message, view.outcome, reports, unreported)
+    return worded(record, known)
+
+
+def worded(record: JobRecord, known: JobOutcome) -> JobOutcome:
+    """Return what is *known* of a job, with the message that tells how each of its attempts ended."""
+    final, reports, message = known.final, known.hosts, known.message
+    if final is not None:
+        host = deciding_host(final, reports)
+        message = final.message or (host.message if host else "") or message
+        if final.status == "cancelled":
+            reports = _stopped_by_cancel(reports, final)
+            if final.cancelled_by:
+                message = f"The job was cancelled by {final.cancelled_by}."
+    found = replace(known, hosts=reports)
     last = None
-    if view.status.terminal:
-        last = (view.outcome and view.outcome.attempt) or max(found.attempts, default=None)
+    if found.status.terminal:
+        last = (final and final.attempt) or max(found.attempts, default=None)
     return replace(
         found, message=with_earlier_attempts(message, found.attempts, record.hosts, last)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -10,17 +11,19 @@ from kinetic.backends.registry import entry_of
 from kinetic.errors import JobError, JobNotFoundError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.record import submitter
-from kinetic.jobs.records import write_outcome
+from kinetic.jobs.records import keep_summary, write_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, asking, explained, look
 from kinetic.waiting import Deadline, poll_interval, sleep
-from kinetic_payload.errors import RecordError, SignatureError, StoreError
+from kinetic_payload.errors import KineticError, RecordError, SignatureError, StoreError
 from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.layout import JobObjects, group_of, is_job_object
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
+
+log = logging.getLogger("kinetic")
 
 
 def cancel(
@@ -145,7 +148,7 @@ def clean_up(
     stored: bytes | None = None,
     before_removal: Callable[[], object] = lambda: None,
 ) -> None:
-    """Remove the job's resource and its objects. Logs, outputs and shared objects stay.
+    """Remove the job's resource and its objects. Logs, with a summary, outputs and shared objects stay.
 
     *status* saves a look at a job that is known to have ended. *stored* is as for `cancel`. A job of this
     machine is stopped and removed even if its objects in the bucket are damaged or forged.
@@ -182,6 +185,11 @@ def clean_up(
                     raise  # A supervisor on another machine would not notice.
         _stop(record, services, timeout, poll_interval, remove=True)
     if artifacts:
+        if group_of(record.job_id) == (None, None):
+            try:
+                keep_summary(services, record)
+            except KineticError as error:  # For instance on a full disk, on which this makes room.
+                log.info("Lists will not show %s: %s", record.job_id, error.message)
         remove_objects(record.job_id, services.store, before_removal=before_removal)
     if resource and artifacts and not status.terminal:
         # The submit may have seen the record before its removal, and then started the job.

@@ -17,6 +17,7 @@ from kinetic_cli.lazy_group import LazyGroup
         "logs",
         "top",
         "result",
+        "report",
         "debug",
         "replay",
         "exec",
@@ -24,6 +25,16 @@ from kinetic_cli.lazy_group import LazyGroup
         "cancel",
         "cleanup",
     ),
+    other_names={
+        "ls": "kinetic jobs list",
+        "ps": "kinetic jobs list",
+        "rm": "kinetic jobs cleanup JOB_ID",
+        "delete": "kinetic jobs cleanup JOB_ID",
+        "stop": "kinetic jobs cancel JOB_ID",
+        "kill": "kinetic jobs cancel JOB_ID",
+        "attach": "kinetic jobs logs --follow JOB_ID; in Python: kinetic.attach(JOB_ID)",
+        "describe": "kinetic jobs status JOB_ID",
+    },
 )
 def command() -> None:
-    """List, watch, collect, debug and stop jobs."""
+    """List, watch, collect, report, debug and stop jobs."""

@@ -18,6 +18,7 @@ def command(app: App, job_id: str, cleanup_timeout: float, cleanup_poll_interval
     from kinetic.job_status import JobStatus
 
     job = app.attach(job_id)
+    job_id = job.job_id
     try:
         job.cancel(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
     except KeyboardInterrupt:

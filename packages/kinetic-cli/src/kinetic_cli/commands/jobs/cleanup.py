@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import timedelta
+from typing import Any
+
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import deletion_options, job_id_argument, target_options
+from kinetic_cli.commands.jobs.list import ended_jobs
+from kinetic_cli.options import Age, complete_jobs, deletion_options, target_options
 
 
 @click.command("cleanup")
-@job_id_argument
+@click.argument("job_ids", nargs=-1, metavar="JOB_ID...", shell_complete=complete_jobs)
+@click.option("--finished", is_flag=True, help="Every job that has ended, instead of JOB_ID.")
+@click.option(
+    "--older-than",
+    type=Age(),
+    metavar="AGE",
+    help="With --finished, only those that ended so long ago: 7d, 2w, 12h.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask before --finished removes jobs.")
 @click.option(
     "--k8s/--no-k8s", default=True, show_default=True, help="Remove the resource that runs the job."
 )
@@ -24,28 +37,68 @@ from kinetic_cli.options import deletion_options, job_id_argument, target_option
 @click.pass_obj
 def command(
     app: App,
-    job_id: str,
-    k8s: bool,
-    gcs: bool,
-    cleanup_timeout: float,
-    cleanup_poll_interval: float,
+    /,
+    job_ids: tuple[str, ...],
+    finished: bool,
+    older_than: timedelta | None,
+    yes: bool,
+    **how: Any,
 ) -> None:
-    """Remove a job's resource and artifacts; logs and outputs stay.
+    """Remove the resources and artifacts of jobs; logs and outputs stay.
 
-    A job that still runs is cancelled.
+    A job that still runs is cancelled, if its id is given. --finished never removes one, or a batch, or a job
+    whose status cannot be determined.
     """
-    if not (k8s or gcs):
+    from kinetic.errors import KineticError
+
+    if not (how["k8s"] or how["gcs"]):
         raise click.UsageError("--no-k8s and --no-gcs together leave nothing to do.")
-    job = app.attach(job_id)
-    try:
-        job.cleanup(
-            k8s=k8s,
-            gcs=gcs,
-            cleanup_timeout=cleanup_timeout,
-            cleanup_poll_interval=cleanup_poll_interval,
+    if finished == bool(job_ids):
+        raise click.UsageError("Give the ids of jobs, or --finished.")
+    if older_than is not None and not finished:
+        raise click.UsageError("--older-than belongs to --finished.")
+    if finished:
+        job_ids = tuple(ended_jobs(app, older_than))
+        if not job_ids:
+            app.output.note(
+                "No job has ended." if older_than is None else "No job ended so long ago."
+            )
+            return
+        _ask(len(job_ids), yes=yes)
+    parts = " and ".join(["its resource"] * how["k8s"] + ["its artifacts"] * how["gcs"])
+    failed: list[tuple[str, str]] = []
+    for given in job_ids:
+        job_id = given
+        try:
+            job = app.attach(given)
+            job_id = job.job_id
+            job.cleanup(**how)
+        except KeyboardInterrupt:
+            again = "--finished" if finished else " ".join(job_ids[job_ids.index(given) :])
+            app.output.note(f"{job_id} may still run. Repeat: kinetic jobs cleanup {again}")
+            raise
+        except KineticError as error:
+            if len(job_ids) == 1:
+                raise
+            failed.append((job_id, error.message))
+            continue
+        app.output.line(f"Cleaned up {job_id}: removed {parts}.")
+    if failed:
+        app.output.note(f"Error: {len(failed)} of {len(job_ids)} jobs were not cleaned up:")
+        for job_id, why in failed:
+            app.output.note(f"  {job_id}: {why}")
+        raise click.exceptions.Exit(1)
+
+
+def _ask(count: int, *, yes: bool) -> None:
+    from kinetic.errors import InvalidRequestError
+
+    if yes:
+        return
+    jobs = "1 job that has ended" if count == 1 else f"{count:,} jobs that have ended"
+    if not sys.stdin.isatty():
+        raise InvalidRequestError(
+            f"Nothing was removed: there is no terminal to ask whether to remove {jobs}.",
+            hint="Run the command with --yes. To see them: kinetic jobs list",
         )
-    except KeyboardInterrupt:
-        app.output.note(f"{job_id} may still run. Repeat: kinetic jobs cleanup {job_id}")
-        raise
-    removed = " and ".join(["its resource"] * k8s + ["its artifacts"] * gcs)
-    app.output.line(f"Cleaned up {job_id}: removed {removed}.")
+    click.confirm(f"Remove {jobs}, with their values?", abort=True, err=True)

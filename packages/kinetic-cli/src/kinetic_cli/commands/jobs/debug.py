@@ -41,6 +41,7 @@ def command(
     from kinetic.jobs.debugging import write_launch_json as write
 
     job = app.attach(job_id)
+    job_id = job.job_id
     app.output.note(f"Waiting until {job_id} is ready for a debugger.")
     try:
         session = job._open_debug_session(local_port=port, working_dir=working_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -10,7 +11,7 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.commands.batches import look_at
 from kinetic_cli.commands.jobs.status import place_of
-from kinetic_cli.options import json_option, target_options
+from kinetic_cli.options import Count, Since, json_option, target_options
 from kinetic_cli.output import age_of, age_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 _UNVERIFIED: Final = "UNVERIFIED"
 """The status of a job in a bucket whose record or outcome is not signed with the user's key."""
+_STATES: Final = (
+    "PENDING",
+    "RUNNING",
+    "SUCCEEDED",
+    "FAILED",
+    "CANCELLED",
+    "NOT_FOUND",
+    _UNVERIFIED,
+)
 
 
 @click.command("list")
@@ -40,17 +50,35 @@ _UNVERIFIED: Final = "UNVERIFIED"
 @click.option(
     "--cost", is_flag=True, help="Show the hours of accelerators that they used, and the cost."
 )
+@click.option(
+    "--status",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only jobs in this state, or in one of several.",
+)
+@click.option(
+    "--since",
+    type=Since(),
+    metavar="TIME",
+    help="Only jobs that were submitted since then: 2h, 3d, 2026-11-20.",
+)
+@click.option("--function", metavar="NAME", help="Only the jobs of this function.")
+@click.option("--limit", type=Count(min=1), metavar="N", help="At most the newest N of them.")
+@click.option("--all", "every", is_flag=True, help="Jobs that were cleaned up, too.")
 @target_options(hidden=True, without="cluster")
 @json_option
 @click.pass_obj
-def command(app: App, local: bool, cluster: str | None, cost: bool, as_json: bool) -> None:
-    """List jobs with status and age, newest first. A batch is one line."""
+def command(
+    app: App, /, local: bool, cluster: str | None, cost: bool, as_json: bool, **chosen: Any
+) -> None:
+    """List jobs with status, age and duration, newest first. A batch is one line."""
     if local and cluster is not None:
         raise click.UsageError("--local and --cluster exclude each other.")
     if cluster:
         app.target.given["cluster"] = cluster
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
-    jobs = _listed(app, where, cost=cost)
+    jobs = listed_jobs(app, where, cost=cost, **chosen)
     if as_json:
         app.output.json([public(job) for job in jobs])
     elif not jobs:
@@ -59,25 +87,56 @@ def command(app: App, local: bool, cluster: str | None, cost: bool, as_json: boo
         print_costs(app, jobs)
     else:
         app.output.table(
-            ["job id", "status", "age", "function", "accelerator", "backend"],
+            ["job id", "status", "age", "duration", "function", "accelerator", "backend"],
             (
                 (
                     job["job_id"],
-                    "CANCELLED" if job["cancelled"] else job["status"],
+                    _state_of(job),
                     age_text(job["age_seconds"]),
+                    age_text(job["duration_seconds"]),
                     job["function"] + (f" × {job['inputs']:,}" if job["inputs"] else ""),
                     job["accelerator"],
                     job["backend"],
                 )
                 for job in jobs
             ),
+            # Its id has the accelerator and the function.
+            narrow=("backend", "accelerator", "function", "job id", "duration", "age"),
         )
 
 
-def _listed(app: App, where: Where | None, *, cost: bool) -> list[dict[str, Any]]:
-    from kinetic.jobs.discover import full_disk_of, statuses_of
+def _state_of(job: dict[str, Any]) -> str | None:
+    """Return the state of a job in tables, which `--status` takes."""
+    state: str | None = "CANCELLED" if job["cancelled"] else job["status"]
+    return state
 
-    handles, batches = app.list_all(where)
+
+def listed_jobs(
+    app: App,
+    where: Where | None,
+    *,
+    cost: bool = False,
+    states: Sequence[str] = (),
+    since: datetime | None = None,
+    function: str | None = None,
+    limit: int | None = None,
+    every: bool = False,
+) -> list[dict[str, Any]]:
+    """Return what JSON shows of the jobs that are asked for, newest first."""
+    from kinetic.jobs.discover import full_disk_of, statuses_of
+    from kinetic.names import Selection, slug
+
+    def wanted(job: JobHandle | JobRecord) -> bool:
+        age = age_of(job.created_at, app.clock())
+        recent = since is None or (age is not None and app.clock() - age >= since.timestamp())
+        return recent and (function is None or slug(job.func_name) == slug(function))
+
+    # A state is not part of an id: then all have to be looked at.
+    newest = None if states else limit
+    selection = Selection(since=since, function=function, newest=newest, cleaned_up=every)
+    handles, batches = app.list_all(where, selection)
+    handles = [job for job in handles if wanted(job)]
+    batches = [batch for batch in batches if wanted(batch._manifest.job_record)]
     statuses = statuses_of(handles)
     _note_unverified(app, statuses)
     if full := full_disk_of(handles, app.settings().home.value):
@@ -86,12 +145,8 @@ def _listed(app: App, where: Where | None, *, cost: bool) -> list[dict[str, Any]
     jobs += [_facts_of_batch(app, batch) for batch in batches]
     if cost:
         jobs = _with_costs(app, jobs, [*handles, *batches])
-    return sorted(jobs, key=lambda job: job["created_at"], reverse=True)
-
-
-def listed_costs(app: App) -> list[dict[str, Any]]:
-    """Return the jobs of the cluster, newest first, with what they cost."""
-    return _listed(app, "cluster", cost=True)
+    jobs = [job for job in jobs if not states or _state_of(job) in states]
+    return sorted(jobs, key=lambda job: job["created_at"], reverse=True)[:limit]
 
 
 def public(job: dict[str, Any]) -> dict[str, Any]:
@@ -99,11 +154,26 @@ def public(job: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in job.items() if not key.startswith("_")}
 
 
+def ended_jobs(app: App, older_than: timedelta | None) -> list[str]:
+    """Return the ids of the jobs that have an outcome of their own, written that long ago, oldest first."""
+    from kinetic.jobs.discover import statuses_of
+
+    handles, _ = app.list_all()
+    _note_unverified(app, statuses_of(handles))
+    oldest = app.clock() - (older_than.total_seconds() if older_than else 0)
+    ended = [job for job in handles if (final := job._session.final) and final.written_at <= oldest]
+    return [job.job_id for job in sorted(ended, key=lambda job: job.created_at)]
+
+
 def _facts(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[str, Any]:
+    final = job._session.final
+    duration = age_of(job.created_at, final.written_at) if final and final.written_at else None
     return {
         "job_id": job.job_id,
         "status": _text(app, job, status),
-        "cancelled": job._session.cancelled,
+        "cancelled": final is not None and final.status == "cancelled",
+        "cleaned_up": job._session.cleaned_up,
+        "duration_seconds": duration,
         "group_id": job.group_id,
         "inputs": None,
         **_facts_of_record(app, job),
@@ -117,6 +187,8 @@ def _facts_of_batch(app: App, batch: BatchHandle) -> dict[str, Any]:
         "job_id": batch.group_id,
         "status": look and look.status_of(batch._manifest).value,
         "cancelled": stop is not None and stop.status == "cancelled",
+        "cleaned_up": False,
+        "duration_seconds": None,
         "group_id": batch.group_id,
         "inputs": len(batch),
         **_facts_of_record(app, batch._manifest.job_record),

@@ -42,11 +42,14 @@ def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) 
     try:
         try:
             job = app.attach(job_id)
+            job_id = job.job_id
             if follow and not as_json:
                 lines = job._followed_parts(**part)  # noqa: SLF001 - not for users, who want lines
             else:
                 lines = job.log_lines(follow=follow, **part)
-        except JobNotFoundError:
+        except JobNotFoundError as error:
+            # A shortened id is that of a job that was cleaned up.
+            job_id = error.job_id or job_id
             kept = kept_log(job_id, app.settings(), **part)
             if kept is None:
                 raise

@@ -80,6 +80,7 @@ def command(
     from kinetic_payload.files.atomic import NewFile
 
     job = app.attach(job_id)
+    job_id = job.job_id
     with nullcontext() if output is None else NewFile(output) as file:
         value, unread = _fetch(app, job, timeout, file, as_json=as_json)
         with _note_if_kept(app.output, job_id):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -78,6 +78,10 @@ def place_of(job: JobHandle | JobRecord) -> dict[str, str | None]:
     return {name: None if local else text or None for name, text in known.items()}
 
 
+_LEAST: Final = 0.005
+"""Seconds of the shortest phase that is shown."""
+
+
 def _times(job: JobHandle, outcome: JobOutcome) -> list[tuple[str, str | None]]:
     """Return how long the job waited and its latest attempt ran, and the phases of that attempt."""
     from kinetic.jobs.report import WAITING, timeline_of
@@ -85,11 +89,16 @@ def _times(job: JobHandle, outcome: JobOutcome) -> list[tuple[str, str | None]]:
     spans = timeline_of(job.created_at, outcome)
     last = [span for span in spans if span.attempt == spans[-1].attempt]
     waited = sum(span.seconds for span in spans if span.name == WAITING)
-    phases = [span for span in last if span.name != WAITING]
+    phases = [span for span in last if span.name != WAITING and span.seconds >= _LEAST]
+    ran = [host for host in outcome.hosts if spans and host.attempt == spans[-1].attempt]
+    seconds = max((host.finished_at - host.started_at for host in ran), default=0.0)
     return [
         ("waited", seconds_text(waited) if spans else None),
-        ("ran", seconds_text(sum(span.seconds for span in phases)) if phases else None),
-        ("phases", ", ".join(f"{span.name} {seconds_text(span.seconds)}" for span in phases) or None),
+        ("ran", seconds_text(seconds) if ran else None),
+        (
+            "phases",
+            ", ".join(f"{span.name} {seconds_text(span.seconds)}" for span in phases) or None,
+        ),
     ]
 
 

@@ -1,0 +1,84 @@
+"""A report: what it shows, and what it never shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kinetic.job_status import JobStatus
+from kinetic.jobs.outcome import JobOutcome
+from kinetic.jobs.report import redacted, report_of
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
+from kinetic_payload.records.outcome import Outcome
+from kinetic_servers.fakes import FakeServices
+
+SECRET = "s3cr3t-value"
+
+
+def a_host(attempt: int, host: int, began: float, **more: object) -> HostOutcome:
+    given = {"succeeded": False, "reason": "exception", "phase": "call", "exit_code": 1, **more}
+    return HostOutcome(
+        job_id="j", attempt=attempt, host=host, started_at=began, finished_at=began + 5, **given
+    )
+
+
+def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> None:
+    error = ErrorInfo("ValueError", "nan", "Traceback\nValueError: nan\n")
+    hosts = (
+        a_host(1, 0, 1010, reason="terminated", phases={"call": 4.0, "fetch": 1.0}),
+        a_host(2, 0, 1030, lost_peer=True, phases={"call": 5.0}),
+        a_host(2, 1, 1031, error=error, phases={"call": 5.0}),
+    )
+    final = Outcome(job_id="j", status="failed", attempt=2, host=1, message="ValueError: nan")
+    record = replace(FakeServices.make().job(), created_at="1970-01-01T00:16:40+00:00", hosts=2)
+
+    report = report_of(record, JobOutcome("j", JobStatus.FAILED, "", final, hosts), ["last"])
+
+    spans = [(span.attempt, span.name, span.seconds) for span in report.timeline]
+    assert spans == [
+        (1, "waiting", 10.0), (1, "fetch", 1.0), (1, "call", 4.0), (2, "waiting", 15.0), (2, "call", 5.0),
+    ]  # fmt: skip
+    assert report.failure == "host 1 of attempt 2: ValueError: nan"
+    assert (report.stack, report.log) == (["Traceback", "ValueError: nan"], ["last"])
+
+
+def test_a_report_shows_no_secret_wherever_it_stands() -> None:
+    text = f"key {SECRET} of ada@example.com in /home/ada/x and /mnt/me/x, WANDB_KEY=other-value"
+    error = ErrorInfo("E", text, f"Traceback\n{text}", (text,), Pickled(9, "0" * 64, "c2VjcmV0"))
+    host = a_host(1, 0, 1.0, error=error, message=text, warnings=(text,), value_repr="the value")
+    final = Outcome(job_id="j", status="cancelled", message=text, cancelled_by="ada.laptop")
+    record = replace(
+        FakeServices.make().job(),
+        captured_env=("WANDB_KEY",),
+        submitter="ada.laptop",
+        labels={"owner": "ada"},
+    )
+    outcome = JobOutcome("j", JobStatus.FAILED, f"{text} by ada.laptop.", final, (host,))
+
+    report = report_of(
+        record, outcome, [f"\a\x1b[31m{text}"], secrets={"WANDB_KEY": SECRET}, home="/mnt/me"
+    )
+
+    shown = repr(report)
+    for hidden in (SECRET, "ada", "example.com", "/mnt/me", "other-value", "c2Vj", "the value"):
+        assert hidden not in shown
+    assert "in ~/x and ~/x" in report.log[0]
+    assert report.log[0].startswith("\\x07key [removed] of [e-mail]")
+    assert "WANDB_KEY" in report.facts["captured"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer abcdef123456", "https://me:secret-1@host/x", "HF_TOKEN='hf_secret-1'",
+        "ghp_0123456789abcdef0123", "-----BEGIN PRIVATE KEY-----\nsecret-1\n-----END PRIVATE KEY-----",
+        "gs://b/o?X-Goog-Signature=secret-1", '{"password": "secret-1"}',
+    ],
+)  # fmt: skip
+def test_tokens_of_known_forms_are_removed(text: str) -> None:
+    assert "[removed]" in redacted(text)
+    assert not {"secret-1", "abcdef123456", "0123456789abcdef0123"} & set(
+        redacted(text).replace("'", " ").split()
+    )
+    assert "secret-1" not in redacted(text)
