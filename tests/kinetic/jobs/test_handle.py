@@ -117,7 +117,7 @@ def test_the_value_is_returned_again_after_the_clean_up(
     first = job.result()
 
     assert first == [1, 2]
-    assert services.store.names() == job_ids_of(services.backend) == []
+    assert services.left() == job_ids_of(services.backend) == []
     assert job.result() is first
     assert job.result(timeout=0, cleanup=False) is first
     assert len(services.journal.of("remove *")) == 1
@@ -137,7 +137,7 @@ def test_a_returned_value_removes_its_job_unless_that_is_debugged(
 
     assert job.result(cleanup=cleanup) == 42
 
-    assert (services.store.names() == []) is gone
+    assert (services.left() == []) is gone
     assert (job_ids_of(services.backend) == []) is gone
 
 
@@ -157,10 +157,10 @@ def test_a_clean_up_that_fails_costs_no_value_and_is_tried_again(
 
     with pytest.warns(UserWarning, match="is away."):
         assert job.result() == 42
-    assert services.store.names() != []
+    assert services.left() != []
 
     assert job.result() == 42
-    assert services.store.names() == job_ids_of(services.backend) == []
+    assert services.left() == job_ids_of(services.backend) == []
 
 
 @pytest.mark.filterwarnings("error")
@@ -201,7 +201,7 @@ def test_ctrl_c_during_the_clean_up_loses_no_value(
         assert got == value
         assert "which has finished" in str(caught[0].message)
     assert job.result() == value
-    assert services.store.names() == job_ids_of(services.backend) == []
+    assert services.left() == job_ids_of(services.backend) == []
 
 
 @pytest.mark.parametrize("moment", ["outcome.json", "host-0.json", "host-0.pkl"])
@@ -214,7 +214,7 @@ def test_two_threads_that_share_a_handle_get_the_same_value(
     services.journal.before(f"read */{moment}", lambda: first.append(job.result()))
 
     assert job.result() is first[0]
-    assert services.store.names() == []
+    assert services.left() == []
 
 
 def test_a_wait_that_was_given_up_when_the_value_came_removes_nothing(

@@ -188,7 +188,8 @@ def test_clean_up_removes_only_the_jobs_own_objects_the_record_first_and_the_out
 
     clean(job, services)
 
-    assert services.store.names() == sorted((*kept, *SHARED))
+    assert services.left() == sorted((*kept, *SHARED))
+    assert services.store.stat(names.summary) is not None
     removed, first, *between, last = services.journal.of("remove *", "delete *")
     assert removed == f"remove {job.job_id}"
     assert first == f"delete {job.job_id}/handle.json"

@@ -155,9 +155,9 @@ def test_a_batch_is_one_line_among_jobs(tmp_path: Path, half_done: FakeBatch) ->
     ran = run("jobs", "list", home=tmp_path, app=app)
 
     assert [" ".join(line.split()) for line in ran.stdout.splitlines()[1:]] == [
-        "j RUNNING 5m train v5litepod-4 local",
-        f"{GROUP} RUNNING 5m train × 8 cpu fake",
-        "grp-00000002 RUNNING 5m train × 2,000 cpu fake",
+        "j RUNNING 5m - train v5litepod-4 local",
+        f"{GROUP} RUNNING 5m - train × 8 cpu fake",
+        "grp-00000002 RUNNING 5m - train × 2,000 cpu fake",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -417,6 +418,12 @@ class FakeServices(Services):
             journal,
             key_signer=key_signer,
         )
+
+    def left(self) -> list[str]:
+        """Return the names of all objects, without the summaries of jobs that were cleaned up."""
+        return [
+            name for name in self.store.names() if not re.fullmatch("logs/[^/]+/outcome.json", name)
+        ]
 
     def job(self, **fields: Any) -> JobRecord:
         """Store and start a job, as submit does; it is pending. *fields* override those of `a_record`."""

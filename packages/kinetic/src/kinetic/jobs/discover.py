@@ -170,7 +170,7 @@ def complete_id(text: str, settings: Settings, *, batch: bool = False) -> str:
         StoreUnavailableError: A store cannot be reached, so whether there are several is not known.
     """
     kind, is_whole = ("batch", is_group_id) if batch else ("job", is_job_id)
-    if is_whole(text) or (is_group_id(text) and not batch):
+    if is_job_id(text) or is_group_id(text):
         return text
     limit = look_limit()
 
