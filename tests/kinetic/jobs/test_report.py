@@ -44,7 +44,7 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
 
 
 def test_a_report_shows_no_secret_wherever_it_stands() -> None:
-    text = f"key {SECRET} of ada@example.com in /home/ada/x and /mnt/me/x, WANDB_KEY=other-value"
+    text = f"key {SECRET} of ada@example.com in /Users/ada/x and /mnt/me/x, WANDB_KEY=other-value"
     error = ErrorInfo("E", text, f"Traceback\n{text}", (text,), Pickled(9, "0" * 64, "c2VjcmV0"))
     host = a_host(1, 0, 1.0, error=error, message=text, warnings=(text,), value_repr="the value")
     final = Outcome(job_id="j", status="cancelled", message=text, cancelled_by="ada.laptop")

@@ -131,7 +131,7 @@ class LocalBackend:
         self._home = Home(str(home.expanduser().absolute()))
         self._store = store
         self._environment = environment
-        self._inherited = inherited
+        self._inherited = os.environ if inherited is None else inherited  # noqa: TID251
         self._report_seconds = report_seconds
         self._verify = verify
         self._announced: dict[str, Staged] = {}
@@ -256,7 +256,7 @@ class LocalBackend:
                 report_seconds=self._report_seconds,
                 # A job may wait for one that it submits, so that one does not wait for its place.
                 limit=None
-                if inherited.get(Env.JOB_ID)
+                if self._inherited.get(Env.JOB_ID)
                 else int(launch.request.settings.local_jobs.value)
                 or max(8, 4 * (os.cpu_count() or 1)),
             )
@@ -296,10 +296,9 @@ class LocalBackend:
         from kinetic.home.detached import base_environment, bucket_environment
 
         # Only variables that any program needs; Kinetic's own settings are not among them.
-        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
-        found = {**base_environment(inherited), **self._environment}
+        found = {**base_environment(self._inherited), **self._environment}
         if self._in_bucket or any(ref.kind == "gcs" for ref in launch.data):
-            found |= bucket_environment(inherited)
+            found |= bucket_environment(self._inherited)
         return found
 
     @contextmanager
