@@ -141,8 +141,7 @@ def _submit(
         notices = replace(notices, track=silent)  # Copies on this machine are not worth a line.
     warn_once(warn, shared_store_warning(store.location), *backend.check(request))
     if services.key_signer is not None:
-        # Read or make the key before anything else is written: if that fails, nothing is left behind.
-        _ = services.key_signer.key
+        _ = services.key_signer.key  # Before anything is written: if this fails, nothing is left.
     notices.phase("packaging")
     call = Package(request, function, args, kwargs, store, notices, entry)
     with _translate_home_errors(home):
@@ -179,8 +178,7 @@ def _submit(
         if call.plan.root is None:
             warn_once(warn, no_project_warning(working_folder()))
         left_out = left_out_warning(call.snapshot)
-        if console is not None:  # It is no reason to act: elsewhere, the log has it.
-            warn_once(warn, left_out)
+        warn_once(warn, left_out if console else None)  # Elsewhere, the log has it.
         handle = start_call(
             request,
             services,
