@@ -121,6 +121,17 @@ def _join(store: Store, parts: list[str], dest: Path) -> None:
         joined.write(end_records(len(directory), start, length))
 
 
+def stored_context(store: Store, digest: str) -> list[str]:
+    """Return the names of the objects of a context, the list of its parts last; none if the store does not have it."""
+    name, listed = context_object(digest), context_parts(digest)
+    if store.stat(name) is not None:
+        return [name]
+    try:
+        return [*parsed_parts(read_record(store, listed), digest)[0], listed]
+    except ObjectNotFoundError:
+        return []
+
+
 @contextmanager
 def named_if_damaged(store: Store, digest: str) -> Iterator[None]:
     """Name the objects of the context *digest* in the error if what was downloaded is damaged.

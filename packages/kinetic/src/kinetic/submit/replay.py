@@ -34,13 +34,13 @@ from kinetic_payload.calls.call import read_header
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import (
     JobObjects,
-    context_object,
     data_marker,
     data_prefix,
     is_digest,
     is_job_id,
     title_of,
 )
+from kinetic_payload.project.context import stored_context
 from kinetic_payload.stores.store import ABSENT, Location, Store
 from kinetic_payload.threads import Executor, Future
 
@@ -85,7 +85,7 @@ class PastCall:
                 header = read_header(stream)
         except ObjectNotFoundError as error:
             raise _removed_error(title, "call") from error
-        if self.context_digest and self._source.stat(context_object(self.context_digest)) is None:
+        if self.context_digest and not stored_context(self._source, self.context_digest):
             raise _removed_error(title, "project")
         here = "{}.{}".format(*sys.version_info)
         if header.python.split(".")[:2] != here.split("."):
@@ -246,7 +246,7 @@ class PastCall:
     def _shared(self) -> Iterator[str]:
         """Iterate over the objects of the project and the uploaded data; markers come last."""
         if self.context_digest is not None:
-            yield context_object(self.context_digest)
+            yield from stored_context(self._source, self.context_digest)
         for digest in dict.fromkeys(ref.digest for ref in self.refs):
             if digest is not None and is_digest(digest):
                 yield from (info.name for info in self._source.list(data_prefix(digest)))
