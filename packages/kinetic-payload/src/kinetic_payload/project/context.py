@@ -6,6 +6,7 @@ archive, too.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from kinetic_payload.errors import (
     PreconditionFailedError,
     RecordError,
 )
+from kinetic_payload.files.private import open_private
 from kinetic_payload.layout import context_object, context_parts
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Scaled, TrackProgress, silent
@@ -89,7 +91,8 @@ def _join(store: Store, parts: list[str], dest: Path) -> None:
         store.download(parts[number], path)
         return path
 
-    with dest.open("wb") as joined:
+    fd = open_private(dest, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with open(fd, "wb") as joined:  # noqa: PTH123 - a descriptor
         for first in range(0, len(parts), _STREAMS):
             numbers = range(first, min(first + _STREAMS, len(parts)))
             threads = min(store.concurrency, _STREAMS)
