@@ -73,7 +73,7 @@ def test_a_report_shows_no_secret_wherever_it_stands() -> None:
     [
         "Authorization: Bearer abcdef123456", "https://me:secret-1@host/x", "HF_TOKEN='hf_secret-1'",
         "ghp_0123456789abcdef0123", "-----BEGIN PRIVATE KEY-----\nsecret-1\n-----END PRIVATE KEY-----",
-        "gs://b/o?X-Goog-Signature=secret-1", '{"password": "secret-1"}',
+        "secret-1\n-----END PRIVATE KEY-----", "gs://b/o?X-Goog-Signature=secret-1", '{"password": "secret-1"}',
     ],
 )  # fmt: skip
 def test_tokens_of_known_forms_are_removed(text: str) -> None:

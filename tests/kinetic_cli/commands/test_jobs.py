@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.outcome import JobOutcome
+from kinetic.jobs.report import AttemptEnd, Report, Span
 from kinetic_cli.app import App
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
@@ -210,6 +212,29 @@ def test_status_as_json_has_the_exception(jobs: Jobs) -> None:
     assert set(document) == {"job_id", "status", "message", "age_seconds", "handle", "hosts"}
     assert document["handle"]["accelerator"] == "v5litepod-4"
     assert document["hosts"][0]["error"] == fields
+
+
+def test_a_report_as_html_loads_nothing_and_escapes_everything(jobs: Jobs, tmp_path: Path) -> None:
+    hostile = "<script src='https://x'>\"&"
+
+    class ReportingApp(StubApp):
+        def report(self, job_id: str) -> Report:
+            end = AttemptEnd(1, 0, 1.0, "exception", "call", 1, hostile)
+            return Report(
+                job_id=job_id, status="FAILED", message=hostile, facts={hostile: hostile},
+                timeline=[Span(1, "waiting", 4.0), Span(1, "call", 1.0)], attempts=[end],
+                failure=hostile, stack=[hostile], log=[hostile], notes=[hostile],
+            )  # fmt: skip
+
+    ran = jobs("report", "j", "--html", tmp_path / "page.html", app=ReportingApp())
+    page = (tmp_path / "page.html").read_text()
+
+    assert (ran.exit_code, ran.stdout) == (0, "")
+    assert "<script" not in page
+    assert page.count(escape(hostile)) == 8
+    assert "default-src 'none'" in page
+    assert "width:25.0%" in page
+    assert jobs("report", "j", "--html", tmp_path / "page.html", app=ReportingApp()).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOG_LINES: Final = 40
 _STACK_LINES: Final = 60
+_LONGEST_LINE: Final = 2000
 WAITING: Final = "waiting"
 """The span before an attempt begins: for a machine, an image, or after the end of the one before."""
 
@@ -117,6 +118,8 @@ def report_of(
     known = sorted((value for value in values if len(value) >= 4), key=len, reverse=True)
 
     def clean(text: str) -> str:
+        # Long lines are of no use here, and slow to search.
+        text = "\n".join(line[:_LONGEST_LINE] for line in text.split("\n"))
         for value in known:
             text = text.replace(value, _REMOVED)
         for name in record.captured_env:
@@ -170,7 +173,7 @@ def report_of(
             else ""
         ),
         stack=clean(error.traceback).splitlines()[-_STACK_LINES:] if error else (),
-        log=[clean(line) for line in log],
+        log=clean("\n".join(log)).splitlines(),
         notes=[
             *notes,
             *dict.fromkeys(clean(each) for host in outcome.hosts for each in host.warnings),
@@ -193,6 +196,8 @@ _REDACTIONS: Final = (
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
         _REMOVED,
     ),
+    # The log may begin within one.
+    (r"\A[\s\S]*-----END [A-Z ]*PRIVATE KEY-----", _REMOVED),
     (r"(?i)(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
     (r"(\w://)[^\s/@]+:[^\s/@]+@", rf"\1{_REMOVED}@"),
     (
@@ -206,7 +211,7 @@ _REDACTIONS: Final = (
     ),
     # What a `gs://` or another URI names inside a bucket stays a name; its query may carry a signature.
     (r"(\w://[^\s?'\"]+)\?[^\s'\"]+", rf"\1?{_REMOVED}"),
-    (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", "[e-mail]"),
+    (r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", "[e-mail]"),
     (r"(?:/home|/Users)/[^/\s:'\"]+", "~"),
     (r"(?<![\w.~-])/root(?=[/\s:'\"]|\Z)", "~"),
 )
