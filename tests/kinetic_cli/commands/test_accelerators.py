@@ -39,15 +39,17 @@ def test_one_accelerator_is_described(tmp_path: Path) -> None:
 
 def test_the_beginning_of_a_name_selects_and_completes(tmp_path: Path) -> None:
     names = {row["name"].split("-")[0] for row in listed(tmp_path, "v5")}
-    completing = {"_KINETIC_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
-    completed = {
-        words: run(home=tmp_path, environment={**completing, "COMP_WORDS": words}).stdout
-        for words in ("kinetic accelerators v5", "kinetic pool add --accelerator tpu-v5p-1")
-    }
+
+    def completed(words: str) -> str:
+        place = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        return run(
+            home=tmp_path, environment={"_KINETIC_COMPLETE": "bash_complete", **place}
+        ).stdout
 
     assert names == {"v5litepod", "v5p"}
     assert run("accelerators", "v55", home=tmp_path).exit_code == 1
-    assert "plain,v5e-8\n" in completed["kinetic accelerators v5"]
+    assert "plain,v5e-8\n" in completed("kinetic accelerators v5")
+    assert "plain,tpu-v5p-8\n" in completed("kinetic pool add --accelerator tpu-v5p-")
 
 
 def test_a_table_has_a_cell_in_every_column(tmp_path: Path) -> None:

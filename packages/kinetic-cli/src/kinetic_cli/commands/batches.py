@@ -56,6 +56,7 @@ def list_batches(app: App, as_json: bool) -> None:
                 )
                 for batch in batches
             ),
+            narrow=("name", "backend", "accelerator", "age", "function"),
         )
 
 

@@ -235,6 +235,7 @@ def print_costs(app: App, jobs: list[dict[str, Any]]) -> None:
     app.output.table(
         ["job id", "status", "accelerator", *heads],
         ((job["job_id"], job["status"], job["accelerator"], *_cells(job["_cost"])) for job in jobs),
+        narrow=("accelerator", "job id"),
     )
     app.output.line("")
     people = sorted({job["submitter"] or "" for job in jobs})
