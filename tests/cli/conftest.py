@@ -12,6 +12,8 @@ from typing import IO
 
 import pytest
 
+from kinetic_servers.stub_jobs import check_json
+
 PROJECTS = Path(__file__).parent / "projects"
 KINETIC = (sys.executable, "-m", "kinetic_cli")
 
@@ -38,7 +40,9 @@ class Laptop:
         return self.submitted[-1]
 
     def kinetic(self, *args: str) -> subprocess.CompletedProcess[str]:
-        return self._run([*KINETIC, *args])
+        ran = self._run([*KINETIC, *args])
+        check_json(args, ran.stdout)
+        return ran
 
     def start(self, *args: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
         return subprocess.Popen(

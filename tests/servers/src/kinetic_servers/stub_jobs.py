@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import jsonschema
 from click.testing import CliRunner, Result
 
 from kinetic.backends.backend import LogLine
@@ -32,13 +34,33 @@ def run(
 ) -> Result:
     """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and no other setting."""
     unset = dict.fromkeys((*(f"KINETIC_{name}" for name in _CLEAN), "GOOGLE_CLOUD_PROJECT"))
-    return CliRunner().invoke(
+    ran = CliRunner().invoke(
         cli,
         args,
         obj=app,
         prog_name="kinetic",
         env={**unset, "KINETIC_HOME": str(home), **(environment or {})},
     )
+    check_json(args, ran.stdout)
+    return ran
+
+
+def check_json(args: Sequence[str], printed: str) -> None:
+    """Make sure that what a command printed because of `--json` is as `docs/cli-json.schema.json` says."""
+    if "--json" not in args or not printed.strip():
+        return
+    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
+    words = [word for word in args if not word.startswith("-")]
+    names = [" ".join(words[at : at + size]) for at in range(len(words)) for size in (2, 1)]
+    name = next(name for name in names if name in schema["properties"])
+    lines = printed.splitlines()
+    many = name in ("jobs logs", "batches logs", "batches results")
+    for text in lines if many else [printed]:
+        part = {"$defs": schema["$defs"], **schema["properties"][name]}
+        jsonschema.validate(json.loads(text), part)
+
+
+_SCHEMA: Final = Path(__file__).parents[4] / "docs" / "cli-json.schema.json"
 
 
 @dataclass
