@@ -113,7 +113,7 @@ class Execution:
         before = signal.signal(signal.SIGWINCH, resize)
         try:
             resize()
-            tty.setraw(_STDIN)
+            tty.setraw(_STDIN, termios.TCSADRAIN)  # What was typed already is kept.
             yield
         finally:
             termios.tcsetattr(_STDIN, termios.TCSADRAIN, settings)
