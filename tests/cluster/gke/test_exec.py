@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pty
+import secrets
 import struct
 import subprocess
 import sys
@@ -22,8 +23,8 @@ SCRIPT = """
 import os, sys
 from gates import gate
 print("up", os.environ["RATE"], flush=True)
-if os.environ.get("KINETIC_HOST_INDEX") is not None and not os.environ.get("HERE"):
-    gate("exec")
+if "HERE" not in os.environ:
+    gate(os.environ["GATE"])
 sys.exit(int(sys.argv[1]))
 """
 KINETIC = (sys.executable, "-m", "kinetic_cli", "jobs")
@@ -35,10 +36,19 @@ def running(project: Any) -> Iterator[str]:
     (project.root / "wait.py").write_text(SCRIPT)
     where = ("--accelerator", "cpu", "--container-image", project.image, "--memory", "256Mi")
     more = ("--pod-overrides", json.dumps(pods.small()), "--capture-env-vars", "RATE")
-    more = (*more, "--capture-env-vars", "STORAGE_EMULATOR_HOST", "--capture-env-vars", "HERE")
-    project.variables["RATE"] = "7"
+    more = (
+        *more,
+        "--capture-env-vars",
+        "STORAGE_EMULATOR_HOST",
+        "--capture-env-vars",
+        "HERE",
+        "--capture-env-vars",
+        "GATE",
+    )
+    # Gates stay open, and the tests share them.
+    project.variables |= {"RATE": "7", "GATE": f"exec-{secrets.token_hex(4)}"}
     job_id = project.kinetic("run", "--detach", *where, *more, "wait.py", "3").strip()
-    project.await_gate("exec")
+    project.await_gate(project.variables["GATE"])
     yield job_id
     project.kinetic("jobs", "cleanup", job_id)
 
@@ -82,7 +92,7 @@ def test_a_shell_in_a_pod_has_this_terminal_and_its_size(project: Any, running: 
 
 
 def test_a_job_of_a_cluster_is_replayed_on_this_machine(project: Any, running: str) -> None:
-    project.pass_gate("exec")
+    project.pass_gate(project.variables["GATE"])
     ended = project.run(*KINETIC[1:], "result", running)
     assert "The function called sys.exit(3)" in ended.stderr
     before = project.kept(running)
