@@ -179,17 +179,9 @@ def _submit(
             warn_once(warn, no_project_warning(working_folder()))
         left_out = left_out_warning(call.snapshot)
         warn_once(warn, left_out if console else None)  # Elsewhere, the log has it.
+        checked = packaging.checked
         handle = start_call(
-            request,
-            services,
-            limited,
-            call,
-            packaging.checked,
-            environment,
-            executor,
-            handles,
-            clock,
-            batch,
+            request, services, limited, call, checked, environment, executor, handles, clock, batch
         )
     with suppress(Exception):  # A failing logger must not make the submit fail: the job runs.
         notices.phase(f"submitted {handle.job_id}")
