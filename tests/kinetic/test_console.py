@@ -86,6 +86,23 @@ def test_phases_and_notes_go_to_stderr_and_the_log_to_stdout(a_console: Callable
     assert out.getvalue() == "hello\n[host 2] there\n[host 0] again\n"
 
 
+def test_a_note_does_not_continue_an_unfinished_line_nor_change_what_a_file_gets(
+    a_console: Callable[..., Any],
+) -> None:
+    console, out, err = a_console()
+
+    for stream in ("stdout", "stderr"):
+        console.line(LogLine("Load", stream=stream, end=""))
+    console.note("note")
+    for stream in ("stdout", "stderr"):
+        console.line(LogLine("ed", stream=stream))
+    console.line(LogLine("last", end=""))
+    console.print_held()
+
+    assert out.getvalue() == "Loaded\nlast\n"
+    assert err.getvalue() == "Load\nkinetic: note\ned\n"
+
+
 def test_a_phase_is_shown_with_its_reason_which_ends_with_it(
     a_console: Callable[..., Any],
 ) -> None:

@@ -129,7 +129,7 @@ class Console:
         with self._lock:
             shown, transfer_only = self._live is not None, self._transfer_only
             self._hide()
-            self._log.end_lines()
+            self._log.make_room()
             for line in printable(text).splitlines() or [""]:
                 self._print(f"kinetic: {self._prefix}{line}")
             if shown:
@@ -162,7 +162,7 @@ class Console:
         """Print *text* unchanged, so that it can be copied."""
         with self._lock:
             self._hide()
-            self._log.end_lines()
+            self._log.make_room()
             self._print(text)
 
     def line(self, line: LogLine) -> None:
@@ -202,7 +202,7 @@ class Console:
                 text = "\n".join(line.text for line in lines[1:])
                 if not but or _anywhere(text) != _anywhere(but):
                     self._print_lines(lines)
-            self._log.end_lines()
+            self._log.close()
 
     def _print_lines(self, lines: Sequence[LogLine]) -> None:
         self._hide()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import inf
@@ -104,19 +105,27 @@ class LogPrinter:
         if self._flush:
             stream.flush()
 
-    def end_lines(self) -> None:
-        """End what is unfinished, so that other text does not continue it."""
+    def make_room(self) -> None:
+        """End the line that other text on stderr would continue; what a file gets of stdout stays as it is."""
+        for stream in list(self._unfinished):
+            if stream is not self._streams["stdout"] or _moves(stream):
+                self._unfinished.remove(stream)
+                self._write(stream, "\n")
+                stream.flush()
+
+    def close(self) -> None:
+        """Print what is left, and end unfinished lines."""
         for line in self._joiner.close():
             self.line(line)
-        while self._unfinished:
-            stream = self._unfinished.pop()
+        for stream in self._unfinished:
             self._write(stream, "\n")
             stream.flush()
+        self._unfinished.clear()
 
 
 def _moves(stream: TextIO) -> bool:
-    """Return whether *stream* is a terminal, on which a line may overwrite itself."""
+    """Return whether a line may overwrite itself on *stream*: on a terminal, or in a notebook."""
     try:
-        return stream.isatty()
+        return stream.isatty() or "get_ipython" in vars(builtins)
     except (AttributeError, ValueError):
         return False

@@ -232,7 +232,7 @@ class JobHandle(Generic[T_co]):
         printer = log_printer()
         for line in self._followed_parts(attempt=attempt):
             printer.line(line)
-        printer.end_lines()
+        printer.close()
         return None
 
     def _followed_parts(self, **part: Any) -> Iterator[LogLine]:
@@ -294,7 +294,7 @@ class JobHandle(Generic[T_co]):
             )
         finally:
             if printer:
-                printer.end_lines()
+                printer.close()
         return value
 
     def __await__(self) -> Generator[Any, None, T_co]:

@@ -60,7 +60,7 @@ def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) 
                 app.output.json({**document, "text": line.text}, lines=True)
             else:
                 printer.line(line)
-        printer.end_lines()
+        printer.close()
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
         raise click.exceptions.Exit(INTERRUPTED) from None
