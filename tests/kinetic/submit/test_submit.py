@@ -92,8 +92,8 @@ def user(project: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> User:
 
 
 def of_jobs(services: FakeServices) -> list[str]:
-    """Return the objects of jobs; projects and data are kept for later jobs."""
-    return [name for name in services.store.names() if not name.startswith(CONTEXTS)]
+    """Return the objects of jobs; projects, data and summaries are kept."""
+    return [name for name in services.left() if not name.startswith(CONTEXTS)]
 
 
 def recorded(services: FakeServices) -> JobRecord:
