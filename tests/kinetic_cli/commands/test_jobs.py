@@ -626,7 +626,7 @@ def test_an_unknown_job_is_an_error(jobs: Jobs, verb: str) -> None:
 
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == (
-        "Error: There is no job 'nope'.\nList the jobs there are with: kinetic jobs list\n"
+        "Error: There is no job 'nope'.\nTo list all jobs: kinetic jobs list\n"
     )
 
 

@@ -179,7 +179,7 @@ class StubApp(App):
             if job.job_id == job_id:
                 return job
         raise JobNotFoundError(
-            f"There is no job {job_id!r}.", hint="List the jobs there are with: kinetic jobs list"
+            f"There is no job {job_id!r}.", hint="To list all jobs: kinetic jobs list"
         )
 
     def list_all(

@@ -200,7 +200,7 @@ def _failure_of(outcome: Outcome) -> tuple[str, str]:
     "--timeout",
     type=Seconds(min=0),
     metavar="SECONDS",
-    help="Stop waiting after this time; the batch goes on.  [default: wait for ever]",
+    help="Stop waiting after this time; the batch goes on.  [default: no limit]",
 )
 @click.option(
     "--cleanup",

@@ -1,4 +1,4 @@
-"""`kinetic doctor`: what is wrong with a cluster, and the line that mends it."""
+"""`kinetic doctor`: what is wrong with a cluster, and the line that fixes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kinetic_cli.plans import cluster_options
 @json_option
 @click.pass_obj
 def command(app: App, config: dict[str, Any], as_json: bool) -> None:
-    """Look at everything that jobs on a cluster need, and say what mends it.
+    """Look at everything that jobs on a cluster need, and say what fixes it.
 
     It changes nothing. The exit code is 0 only if nothing failed.
     """

@@ -129,7 +129,7 @@ def _hint_to_come_back(record: JobRecord) -> Iterator[None]:
 def _not_downloaded(record: JobRecord, status: JobStatus, reason: str) -> ResultTimeoutError:
     return ResultTimeoutError(
         f"Job {record.job_id} has {status.value}, and its result could not be downloaded: {reason} "
-        "The wait was given up.",
+        "Stopped waiting.",
         hint="The result is kept. Come back with: "
         f"kinetic.attach({record.job_id!r}).result(), or kinetic jobs result {record.job_id}",
         job_id=record.job_id,

@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("kinetic")
 
-LIST_JOBS: Final = "List the jobs there are with: kinetic jobs list"
+LIST_JOBS: Final = "To list all jobs: kinetic jobs list"
 ALL_JOBS: Final = Selection()
-LIST_BATCHES: Final = "List the batches there are with: kinetic batches list"
+LIST_BATCHES: Final = "To list all batches: kinetic batches list"
 
 
 def attach(job_id: str, project: str | None = None, cluster: str | None = None) -> JobHandle:

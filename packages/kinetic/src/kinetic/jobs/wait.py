@@ -253,7 +253,7 @@ def _timed_out(record: JobRecord, status: JobStatus | None, reason: str) -> Resu
     because = f" ({reason})" if reason else ""
     known = f"is still {status.value}" if status is not None else "was not seen to end"
     return ResultTimeoutError(
-        f"Job {record.job_id} {known}{because}; the wait was given up.",
+        f"Job {record.job_id} {known}{because}. Stopped waiting.",
         hint=f"It is not cancelled. Come back with kinetic.attach({record.job_id!r}).result().",
         job_id=record.job_id,
     )

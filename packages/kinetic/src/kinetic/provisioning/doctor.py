@@ -1,4 +1,4 @@
-"""Find out what is wrong with a cluster, and say the line that mends it: `kinetic doctor`."""
+"""Find out what is wrong with a cluster, and say the line that fixes it: `kinetic doctor`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Check:
     state: State
     message: str = ""
     fix: str = ""
-    """The line that mends it, or what to do."""
+    """The line that fixes it, or what to do."""
 
 
 def diagnose(

@@ -137,7 +137,7 @@ class Rollback:
                 services.store.delete(name)
 
     def _left_behind(self, failure: BaseException) -> str:
-        why = str(failure) or "removing it was given up."
+        why = str(failure) or "it was not removed in time."
         left = ", ".join(f"{self.services.store.location}/{name}" for name in self.written)
         # Without a record, no command finds the objects.
         todo = (

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "--timeout",
     type=Seconds(min=0),
     metavar="SECONDS",
-    help="Stop waiting after this time; the job keeps running.  [default: wait for ever]",
+    help="Stop waiting after this time; the job keeps running.  [default: no limit]",
 )
 @click.option(
     "--output",
