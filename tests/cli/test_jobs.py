@@ -147,7 +147,7 @@ def test_jobs_are_selected_shortened_reported_and_cleaned_up_together(laptop: La
     assert (several.returncode, f"Cleaned up {waiting}" in several.stdout) == (1, True)
     assert f"1 of 2 jobs were not cleaned up:\n  {first}: There is no job" in several.stderr
 
-    assert "is gone" in laptop.kinetic("jobs", "logs", "cpu-fail").stdout
+    assert "is gone" in laptop.kinetic("jobs", "logs", "cpu-fail").stderr
     report = laptop.kinetic("jobs", "report", failed).stdout
     assert report.startswith(f"{failed}: FAILED\nLookupError: [/path] is gone\n")
     assert 'raise LookupError("[/path] is gone")' in report

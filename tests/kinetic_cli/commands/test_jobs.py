@@ -625,9 +625,7 @@ def test_an_unknown_job_is_an_error(jobs: Jobs, verb: str) -> None:
     ran = jobs(verb, "nope")
 
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert ran.stderr == (
-        "Error: There is no job 'nope'.\nTo list all jobs: kinetic jobs list\n"
-    )
+    assert ran.stderr == ("Error: There is no job 'nope'.\nTo list all jobs: kinetic jobs list\n")
 
 
 @pytest.mark.parametrize(

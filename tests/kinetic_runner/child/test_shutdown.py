@@ -9,6 +9,8 @@ import textwrap
 import zipfile
 from pathlib import Path
 
+from kinetic_payload.layout import STDERR_MARK
+
 # Each runs once as a script and once in a job, and both must leave and print the same.
 SCRIPTS = {
     "files stay open": """
@@ -159,6 +161,6 @@ def test_forked_processes_that_leave_the_function_end_as_in_a_script_and_report_
 
     lines = done.log.decode().splitlines()
     assert done.outcome["succeeded"]
-    assert lines[:4] == ["0", "7", "no", "1"]
-    assert lines[-3:] == ["GeneratorExit: g", "1", "cleaned up"]
+    assert lines[:4] == ["0", "7", f"{STDERR_MARK}no", "1"]
+    assert lines[-3:] == [f"{STDERR_MARK}GeneratorExit: g", "1", "cleaned up"]
     assert lines.count("cleaned up") == 1
