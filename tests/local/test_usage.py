@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kinetic_cli.commands.jobs.top import rows
+from kinetic_payload.records.usage import Chip, Sample, Usage
+
 WORK = """
 import kinetic, threading
 
@@ -39,3 +42,12 @@ def test_jobs_top_shows_processors_and_memory_of_a_job_that_has_ended(project: A
     assert "ten seconds" in none.stderr
     assert "has no attempt 2" in wrong.stderr
     assert wrong.returncode == 1
+
+
+def test_chips_that_are_known_only_after_some_samples_are_shown() -> None:
+    chips = (Chip(busy=0.5, memory=8, memory_total=16),)
+    samples = (Sample(at=1, cpu=0, memory=0), Sample(at=2, cpu=0, memory=0, chips=chips))
+    shown = {row[1]: row[2:] for row in rows(0, Usage(cpus=1, samples=samples))}
+
+    assert shown["chip 0"] == ("▁▅", "50%", "50%", "100%")
+    assert shown["chip 0 memory"] == ("▁▅", "8 B", "8 B", "16 B")

@@ -52,6 +52,7 @@ def command(app: App, job_id: str, attempt: int | None, as_json: bool) -> None:
 def rows(host: int, usage: Usage) -> Iterator[tuple[object, ...]]:
     """Iterate over a row for each thing that a host uses."""
     from kinetic_payload.progress import size_text
+    from kinetic_payload.records.usage import Chip
 
     def row(
         what: str, values: Sequence[float], most: float | None, text: Callable[[float], str]
@@ -69,12 +70,12 @@ def rows(host: int, usage: Usage) -> Iterator[tuple[object, ...]]:
     samples = usage.samples
     yield row("processors", [s.cpu for s in samples], usage.cpus, "{:.1f}".format)
     yield row("memory", [s.memory for s in samples], usage.memory_limit, size_text)
-    for number in range(min(len(s.chips) for s in samples)):
-        chips = [s.chips[number] for s in samples]
+    idle = Chip(busy=0.0, memory=0, memory_total=0)  # A TPU has no values before its first use.
+    for number in range(max(len(s.chips) for s in samples)):
+        chips = [s.chips[number] if number < len(s.chips) else idle for s in samples]
         yield row(f"chip {number}", [c.busy for c in chips], 1.0, "{:.0%}".format)
-        yield row(
-            f"chip {number} memory", [c.memory for c in chips], chips[-1].memory_total, size_text
-        )
+        total = max(c.memory_total for c in chips)
+        yield row(f"chip {number} memory", [c.memory for c in chips], total, size_text)
 
 
 def bars(values: Sequence[float], top: float) -> str:
