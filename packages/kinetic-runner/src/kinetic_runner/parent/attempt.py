@@ -311,7 +311,6 @@ class Attempt:
 
         reporter.log = log_late
         end = watch.run()
-        usage.close()
         self._on_end()
         end = replace(
             end,
@@ -327,6 +326,7 @@ class Attempt:
             reporter.seconds = _ORPHAN_SECONDS
             reader = 0.0
         reporter.keep(outcome)  # First: uploading the log may take minutes.
+        usage.close()
         log.close(min(seconds, reporter.seconds))
         if log.lost:
             why = log.error or "the store did not answer in time."
