@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
@@ -26,6 +27,8 @@ class MergedStreams:
         self._split_at = 0.0
         self.unfinished: set[str] = set()
         """The streams whose last line has not ended."""
+        self._begun: dict[str, bytes] = {}
+        """By stream, the first bytes of a character, until the others are read: another stream must not come between."""
 
     @property
     def at_line_start(self) -> bool:
@@ -44,8 +47,24 @@ class MergedStreams:
         self._current = None
         return _SPLIT
 
+    def end(self) -> bytes:
+        """Return the rest of the streams, after all their output."""
+        return b"".join(
+            self._merge(self._begun.pop(stream), stream) for stream in list(self._begun)
+        )
+
     def add(self, data: bytes, stream: str) -> bytes:
         """Return what is written to the log for *data* of *stream*."""
+        data = self._begun.pop(stream, b"") + data
+        end = data[-3:]  # A character has at most four bytes.
+        whole = len(data) - len(end) + codecs.utf_8_decode(end, "replace", False)[1]
+        if whole < len(data):
+            self._begun[stream] = data[whole:]
+        return self._merge(data[:whole], stream)
+
+    def _merge(self, data: bytes, stream: str) -> bytes:
+        if not data:
+            return b""
         mark, before = stream.encode(), b""
         data = data.replace(_MARK, _MARK * 2)
         if mark:
@@ -62,7 +81,7 @@ class MergedStreams:
             self._current = stream
             self.unfinished.add(stream)
             line = data[data.rfind(b"\n") + 1 :]
-            is_bar = b"\r" in line
-            if begins or len(line) < len(data) or not is_bar:
-                self._split_at = self._clock() + (_BAR_SECONDS if is_bar else _PIECE_SECONDS)
+            due = self._clock() + (_BAR_SECONDS if b"\r" in line else _PIECE_SECONDS)
+            is_new = begins or len(line) < len(data)
+            self._split_at = due if is_new else min(due, self._split_at)
         return before + data

@@ -132,6 +132,7 @@ class Watch:
         self._read_rest()
         self._kill_remains()
         self._read_rest()
+        self._store_and_show(self._streams.end())
         if self._unread:
             self._handle(self._unread)
         self._end_phase()
