@@ -115,6 +115,7 @@ def train(way):
     if way != "thread":
         print("at work", flush=True)
         time.sleep(600)
+    print("\\r 30%", end="", file=sys.stderr, flush=True)
     raise ValueError("no")
 
 def main():
@@ -145,6 +146,7 @@ def test_a_traceback_has_the_users_frames_only_also_of_a_thread_and_after_ctrl_c
     assert err.rstrip().endswith("KeyboardInterrupt") or "ValueError: no\nRemote traceback" in err
     assert "site-packages/kinetic" not in err
     assert "/src/kinetic/" not in err
+    assert err.count("ValueError: no") == (2 if way == "thread" else 0)
     assert "threading.py" not in err or way == "thread"
     for job in json.loads(project.cli("jobs", "list", "--json").stdout):
         assert job["job_id"] in err or way == "handle"

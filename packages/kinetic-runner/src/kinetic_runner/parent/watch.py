@@ -9,12 +9,11 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic, time
 from typing import Any, Final, get_args
 
 from kinetic_payload.files.private import make_folder, open_private
-from kinetic_payload.layout import STDERR_MARK
+from kinetic_payload.layout import RAISED, STDERR_MARK
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.processes import KILL_SECONDS, kill_tree
 from kinetic_payload.records.host_outcome import HostOutcome, Phase
@@ -113,7 +112,7 @@ class Watch:
         self._give_up_at: float | None = None
         self._open: dict[int, Callable[[bytes], object]] = {
             child.output: self._write,
-            child.errors: partial(self._write, stream=STDERR_MARK),
+            child.errors: self._write_errors,
             child.report: self._handle_lines,
         }
         """What takes the data of each pipe that has not ended."""
@@ -317,6 +316,17 @@ class Watch:
 
     def _write(self, data: bytes, stream: str = "") -> None:
         self._store_and_show(self._streams.add(data, stream))
+
+    def _write_errors(self, data: bytes) -> None:
+        # A progress bar may not have ended its line, and readers look for this one.
+        before, raised, rest = data.partition(RAISED.encode())
+        if (
+            raised
+            and not before.endswith(b"\n")
+            and (before or STDERR_MARK in self._streams.unfinished)
+        ):
+            before += b"\n"
+        self._write(before + raised + rest, STDERR_MARK)
 
     def _store_and_show(self, data: bytes) -> None:
         if data:
