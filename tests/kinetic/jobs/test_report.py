@@ -44,7 +44,9 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
 
 
 def test_a_report_shows_no_secret_wherever_it_stands() -> None:
-    text = f"key {SECRET} of ada@example.com in /Users/ada/x and /mnt/me/x, WANDB_KEY=other-value"
+    text = (
+        f"key {SECRET} of ada@example.com in /Users/ada/x and /mnt/me/x, WANDB_KEY='an other-value'"
+    )
     error = ErrorInfo("E", text, f"Traceback\n{text}", (text,), Pickled(9, "0" * 64, "c2VjcmV0"))
     host = a_host(1, 0, 1.0, error=error, message=text, warnings=(text,), value_repr="the value")
     final = Outcome(job_id="j", status="cancelled", message=text, cancelled_by="ada.laptop")
@@ -57,11 +59,25 @@ def test_a_report_shows_no_secret_wherever_it_stands() -> None:
     outcome = JobOutcome("j", JobStatus.FAILED, f"{text} by ada.laptop.", final, (host,))
 
     report = report_of(
-        record, outcome, [f"\a\x1b[31m{text}"], secrets={"WANDB_KEY": SECRET}, home="/mnt/me"
+        record,
+        outcome,
+        [f"\a\x1b[31m{text}", f"{'.' * 1995} {SECRET}", '"{\\"last line\\": 1}"'],
+        secrets={"WANDB_KEY": f'{SECRET}\n{{"last line": 1}}'},
+        home="/mnt/me",
     )
 
     shown = repr(report)
-    for hidden in (SECRET, "ada", "example.com", "/mnt/me", "other-value", "c2Vj", "the value"):
+    for hidden in (
+        SECRET,
+        "ada",
+        "example.com",
+        "/mnt/me",
+        "other-value",
+        "s3c",
+        "last line",
+        "c2Vj",
+        "the value",
+    ):
         assert hidden not in shown
     assert "in ~/x and ~/x" in report.log[0]
     assert report.log[0].startswith("\\x07key [removed] of [e-mail]")
@@ -74,6 +90,8 @@ def test_a_report_shows_no_secret_wherever_it_stands() -> None:
         "Authorization: Bearer abcdef123456", "https://me:secret-1@host/x", "HF_TOKEN='hf_secret-1'",
         "ghp_0123456789abcdef0123", "-----BEGIN PRIVATE KEY-----\nsecret-1\n-----END PRIVATE KEY-----",
         "secret-1\n-----END PRIVATE KEY-----", "gs://b/o?X-Goog-Signature=secret-1", '{"password": "secret-1"}',
+        'password = "my secret-1"', r'"{\"api-key\": \"my secret-1\"}"', "environ['MY_TOKEN'] = 'my secret-1'",
+        "run --password secret-1", "redis://:secret-1@host", "db://me:p@a/secret-1@host",
     ],
 )  # fmt: skip
 def test_tokens_of_known_forms_are_removed(text: str) -> None:

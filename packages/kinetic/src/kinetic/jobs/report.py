@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -114,16 +115,19 @@ def report_of(
         home: The user's home folder, which becomes `~`.
     """
     values = [secrets.get(name, "") for name in record.captured_env]
+    # A log may begin within one.
+    texts = [text for value in values for text in (value, *value.splitlines())]
+    forms = {form.strip() for text in texts for form in (text, json.dumps(text)[1:-1])}
     # A short value, such as 1, is no secret, and would be found everywhere.
-    known = sorted((value for value in values if len(value) >= 4), key=len, reverse=True)
+    known = sorted((form for form in forms if len(form) >= 4), key=len, reverse=True)
 
     def clean(text: str) -> str:
-        # Long lines are of no use here, and slow to search.
-        text = "\n".join(line[:_LONGEST_LINE] for line in text.split("\n"))
         for value in known:
             text = text.replace(value, _REMOVED)
+        # Long lines are of no use here, and slow to search.
+        text = "\n".join(line[:_LONGEST_LINE] for line in text.split("\n"))
         for name in record.captured_env:
-            text = re.sub(rf"({re.escape(name)}['\"]?\s*[=:]\s*)\S+", rf"\1{_REMOVED}", text)
+            text = re.sub(rf"({re.escape(name)}{_IS})(?:{_QUOTED}|\S+)", rf"\1{_REMOVED}", text)
         for who in filter(None, (record.submitter, final.cancelled_by if final else None)):
             text = text.replace(f" by {who}", "")
         if len(home) > 1:
@@ -190,19 +194,22 @@ def _time_text(seconds: float) -> str:
 
 
 _REMOVED: Final = "[removed]"
+_IS: Final = r"['\"\]\\]*\s*[=:]\s*"
+"""What is between a name and its value: in a shell, Python, JSON, a header."""
+_QUOTED: Final = r"""\\*(?:"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)"""
+_KEYS: Final = r"(?:token|secret|password|passwd|passphrase|credential|(?:api|access|private)[_-]?key)[\w-]{0,64}"
 _REDACTIONS: Final = (
     (r"\x1b\[[0-9;:]*m", ""),
     (
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)",
         _REMOVED,
     ),
     # The log may begin within one.
-    (r"\A[\s\S]*-----END [A-Z ]*PRIVATE KEY-----", _REMOVED),
-    (r"(?i)(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
-    (r"(\w://)[^\s/@]+:[^\s/@]+@", rf"\1{_REMOVED}@"),
+    (r"\A[\s\S]*-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----", _REMOVED),
+    (r"(?i)(\b(?:bearer|basic|authorization\W{1,4}token)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
+    (r"(\w://)[^\s/:@]*:[^\s'\"]+@", rf"\1{_REMOVED}@"),
     (
-        r"(?i)(\b\w*(?:token|secret|password|passwd|api_?key|access_?key|credentials?)\w*['\"]?\s*[=:]\s*['\"]?)"
-        r"[^\s'\",;&]+",
+        rf"(?i)({_KEYS}{_IS}|--(?=\w)[\w-]{{0,64}}{_KEYS}\s+)(?:{_QUOTED}|[^\s'\",;&]+)",
         rf"\1{_REMOVED}",
     ),
     (
