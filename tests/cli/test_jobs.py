@@ -141,6 +141,7 @@ def test_jobs_are_selected_shortened_reported_and_cleaned_up_together(laptop: La
     young = laptop.kinetic("jobs", "cleanup", "--finished", "--older-than", "7d", "--yes")
     assert "No job ended so long ago." in young.stderr
     assert laptop.kinetic("jobs", "cleanup", "--finished", "--yes").returncode == 0
+    assert "no job whose id" in laptop.kinetic("jobs", "cleanup", "").stderr  # "$UNSET"
     assert listed() == [waiting]
     assert listed("--all") == [waiting, failed, first]
     several = laptop.kinetic("jobs", "cleanup", first, waiting)

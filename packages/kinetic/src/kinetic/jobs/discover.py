@@ -193,7 +193,9 @@ def complete_id(text: str, settings: Settings, *, batch: bool = False) -> str:
                 continue  # What cannot be read cannot be meant.
         return sorted(found)
 
-    found = matching(GROUPS if batch else "") or ([] if batch else matching(LOGS))
+    # An empty text, which all begin with, is a variable of a shell that is not set.
+    places = () if not text else (GROUPS,) if batch else ("", LOGS)
+    found = next(filter(None, map(matching, places)), [])
     if len(found) > 1:
         shown = "\n  ".join(found[:_CANDIDATES])
         more = f"\n  and {len(found) - _CANDIDATES} more" if len(found) > _CANDIDATES else ""
