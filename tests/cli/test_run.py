@@ -26,7 +26,9 @@ assert sys.path[0] == os.path.dirname(__file__) == os.path.dirname(sys.argv[0])
 assert sys.modules["__main__"].Kept is Kept
 if "boom" in sys.argv:
     raise ValueError("boom")
-sys.exit(int(sys.argv[1]))
+if "at once" in sys.argv:
+    os._exit(5)
+sys.exit("3" if "text" in sys.argv else int(sys.argv[1]))
 """
 
 
@@ -50,6 +52,9 @@ def test_a_script_runs_as_python_would_run_it_and_its_exit_code_is_that_of_the_c
     job_id = left.stderr.split()[-1]
     assert laptop.kinetic("jobs", "status", job_id).stdout.count("FAILED")
     assert run("deep/script.py", "0").returncode == 0
+
+    (laptop.project / "link.py").symlink_to("deep/script.py")
+    assert (run("link.py", "text").returncode, run("link.py", "at once").returncode) == (1, 5)
 
     raised = run("deep/script.py", "boom")
     assert raised.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -90,7 +91,7 @@ def command(app: App, /, script: Path, args: tuple[str, ...], detach: bool, **gi
     settings = app.settings(**options.overrides)
     request = request_of(options, run_script, settings, environ=environment(), cwd=working_folder())
     request = replace(request, function_name=script.stem)
-    script = script.absolute()
+    script = script.resolve()  # Where Python looks for what it imports.
     start = partial(submit, entry=Entry(file=script, module=None, kind="script", main=script))
     if detach:
         console = Console.of_this_process(settings)
@@ -111,9 +112,11 @@ def command(app: App, /, script: Path, args: tuple[str, ...], detach: bool, **gi
 
 
 def _exit_code(app: App, error: NoValueError) -> int | None:
-    """Return the code with which the script called `sys.exit`; None if the job ended in another way."""
+    """Return the code with which the script exited; None if the job ended in another way."""
     exits = [host for host in app.attach(error.job_id).outcome().hosts if host.reason == "exited"]
-    if not exits or exits[-1].error is None:
+    if not exits:
         return None
-    text = exits[-1].error.message
-    return int(text) & 0xFF if text.removeprefix("-").isdigit() else 1
+    # `sys.exit("3")` prints 3, and the code is 1; an `os._exit` has no exception.
+    told = r"The function called sys\.exit\((-?[0-9]+)\)|The process ended with exit code ([0-9]+) "
+    found = re.match(told, exits[-1].message)
+    return int(found[1] or found[2]) & 0xFF if found else 1
