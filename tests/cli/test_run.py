@@ -105,7 +105,12 @@ def test_a_command_in_a_running_job_has_its_folder_its_variables_and_its_own_exi
     assert "its last one is host 3" in refusal("exec", running, "--host", "4", "--", "ls").lower()
     assert "'no-such' could not be started" in refusal("exec", running, "no-such")
     assert f"kinetic jobs exec {running} -- COMMAND" in refusal("shell", running)
+    waiting = laptop.start(
+        "jobs", "exec", running, "--", "sh", "-c", "trap '' HUP; echo on; sleep 99"
+    )
+    assert waiting.stdout.readline() == "on\n"
     laptop.kinetic("jobs", "cancel", running)
+    assert waiting.wait(60) == 137
     assert "is FAILED: a command can run in it only while it is RUNNING" in refusal(
         "exec", running, "ls"
     )

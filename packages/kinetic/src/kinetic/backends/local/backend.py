@@ -447,7 +447,8 @@ class LocalBackend:
         import psutil
 
         from kinetic_payload.layout import Env
-        from kinetic_payload.processes import marked
+        from kinetic_payload.processes import kill_marked, marked
+        from kinetic_runner.parent.child_process import MARK
 
         children = []
         for pid in marked(f"{Env.JOB_ID}={record.job_id}"):
@@ -455,7 +456,7 @@ class LocalBackend:
                 process = psutil.Process(pid)
                 variables = process.environ()
                 if "--child" in process.cmdline() and variables.get(Env.HOST_INDEX) == str(host):
-                    children.append((process.create_time(), process.cwd(), variables))
+                    children.append((process, process.cwd(), variables))
         if not children:
             raise JobError(
                 f"Host {host} of job {record.job_id} does not run on this machine now.",
@@ -463,7 +464,7 @@ class LocalBackend:
                 job_id=record.job_id,
             )
         # Processes that the function has forked look the same.
-        _, folder, variables = min(children, key=lambda child: child[0])
+        function, folder, variables = min(children, key=lambda child: child[0].create_time())
         inherited = {k: v for k, v in os.environ.items() if k == "TERM"}  # noqa: TID251 - for its keys
         try:
             started = subprocess.Popen(command, cwd=folder, env={**inherited, **variables})
@@ -476,7 +477,15 @@ class LocalBackend:
         # Ctrl-C is for the command, which shares the terminal.
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            code = started.wait()
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    code = started.wait(1.0)
+                    break
+                if not function.is_running():
+                    started.send_signal(signal.SIGHUP)  # A shell leaves the terminal as it was.
+                    with suppress(subprocess.TimeoutExpired):
+                        started.wait(1.0)
+                    kill_marked(f"{MARK}={variables[MARK]}")
         finally:
             signal.signal(signal.SIGINT, before)
         return code if code >= 0 else 128 - code
