@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -160,8 +161,13 @@ def ended_jobs(app: App, older_than: timedelta | None) -> list[str]:
 
     handles, _ = app.list_all()
     _note_unverified(app, statuses_of(handles))
-    oldest = app.clock() - (older_than.total_seconds() if older_than else 0)
-    ended = [job for job in handles if (final := job._session.final) and final.written_at <= oldest]
+    now, least = app.clock(), older_than.total_seconds() if older_than else -math.inf
+    # An early outcome does not say when it was written.
+    ended = [
+        job
+        for job in handles
+        if (final := job._session.final) and now - (final.written_at or now) >= least
+    ]
     return [job.job_id for job in sorted(ended, key=lambda job: job.created_at)]
 
 
