@@ -29,6 +29,27 @@ SCRIPT = """
         for name in sys.argv[1:]:
             print(work.run_async(name).job_id)
 """
+FORKS = """
+    import os, sys, threading, time
+    from pathlib import Path
+    from main import work
+
+    home = Path(os.environ["KINETIC_HOME"])
+
+    def fork():
+        while not [*home.glob("jobs/.*")]:  # The submit has begun.
+            time.sleep(0.001)
+        if os.fork() == 0:
+            sys.stdout.close(), os.closerange(0, 3)
+            until = time.monotonic() + 60
+            while not (home / "store" / "seen" / "go a").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            os._exit(0)
+
+    if __name__ == "__main__":
+        threading.Thread(target=fork).start()
+        print(work.run_async("b").job_id)
+"""
 NESTED = """
     import os, subprocess, sys
     import kinetic
@@ -103,11 +124,16 @@ def test_jobs_without_a_place_wait_in_order_and_say_for_what(queue):
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_never_runs(queue):
-    _, second, _ = queue.submit("a", "b", "c")
+    queue.project.write("forks.py", FORKS)
+    queue.submit("a")
+    second = queue.project.output("forks.py", KINETIC_LOCAL_JOBS="1").strip()
+    queue.submit("c")
 
+    began = time.monotonic()
     cancelled = queue.project.cli("jobs", "cancel", second)
 
     assert cancelled.returncode == 0, cancelled.stderr
+    assert time.monotonic() - began < 20  # Although a fork of its submitter lives.
     queue.let_go("a", "c")
     queue.await_begun("a", "c")
 

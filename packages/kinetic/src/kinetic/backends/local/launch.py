@@ -153,6 +153,7 @@ def start_supervisor(
         try:
             if waits:
                 place.pipes.close()
+                os.unlink(folder.alive)  # noqa: PTH108 - a fork of this process may hold it
             else:
                 spec_fd = _unnamed_file(folder, spec.encode())
                 try:
