@@ -203,10 +203,12 @@ def _start(folder: JobFolder) -> None:
 
 
 def _names(home: Home) -> list[str]:
+    """Return the names of its files. Others' may lie there, such as `.DS_Store`."""
     try:
-        return sorted(os.listdir(home.queue))  # noqa: PTH208 - light
+        names = os.listdir(home.queue)  # noqa: PTH208 - light
     except FileNotFoundError:
         return []
+    return sorted(name for name in names if name.startswith(_RUNNING) or name[0].isdigit())
 
 
 def _read(home: Home) -> tuple[list[str], list[str]]:

@@ -109,16 +109,17 @@ def find_summary(
     return found
 
 
-def keep_summary(services: Services, record: JobRecord) -> None:
+def keep_summary(services: Services, job_id: str) -> None:
     """Write what is kept of a job beside its log, before its clean-up, if it has an outcome.
 
     Raises:
-        KineticError: It cannot be written.
+        KineticError: It cannot be written, or is not signed with your key, as the copy would be.
     """
-    store, verify, job_id = services.store, services.verify, record.job_id
+    store, verify = services.store, services.verify
     found = find_outcome(store, job_id, verify=verify)
     if found is None:
         return
+    record = _read(JobRecord, store, job_id, JobObjects(job_id).handle, verify=verify).record
     outcome, report = found.record, None
     if outcome.attempt is not None and outcome.host is not None:
         name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)

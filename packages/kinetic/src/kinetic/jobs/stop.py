@@ -187,7 +187,7 @@ def clean_up(
     if artifacts:
         if group_of(record.job_id) == (None, None):
             try:
-                keep_summary(services, record)
+                keep_summary(services, record.job_id)
             except KineticError as error:  # For instance on a full disk, on which this makes room.
                 log.info("Lists will not show %s: %s", record.job_id, error.message)
         remove_objects(record.job_id, services.store, before_removal=before_removal)
