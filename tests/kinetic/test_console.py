@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kinetic.backends.backend import LogLine
 from kinetic.console import Console, progress_beside, progress_text
+from kinetic.log_parts import LogPrinter
 from kinetic_payload.progress import Progress
 
 MARKUP = "[info] [/path] [red]x[/red] :smile: \x1b[31mred\x1b[0m"
@@ -81,6 +84,7 @@ def test_phases_and_notes_go_to_stderr_and_the_log_to_stdout(a_console: Callable
         console.line(LogLine("hello"))
         console.line(LogLine("there", host=2, hosts=4))
         console.line(LogLine("again", host=0, hosts=4))
+        console.print_held()
 
     assert err.getvalue() == "kinetic: one\nkinetic: two\n"
     assert out.getvalue() == "hello\n[host 2] there\n[host 0] again\n"
@@ -191,17 +195,67 @@ def test_lines_of_several_threads_do_not_mix(a_console: Callable[..., Any]) -> N
 
     def print_lines(host: int) -> None:
         for _ in range(200):
-            console.line(LogLine("abcdefgh", host=host, hosts=4))
+            console.line(LogLine(str(host) * 8, host=host, hosts=4))
 
     threads = [threading.Thread(target=print_lines, args=(host,)) for host in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    console.print_held()
 
     assert sorted(out.getvalue().splitlines()) == [
-        f"[host {host}] abcdefgh" for host in range(4) for _ in range(200)
+        f"[host {host}] {str(host) * 8}" for host in range(4) for _ in range(200)
     ]
+
+
+# Lines of several hosts
+
+
+@given(st.data(), st.booleans(), st.booleans())
+def test_of_several_hosts_no_line_is_lost_or_moved_and_a_line_of_all_is_printed_once(
+    data: st.DataObject, flush: bool, related: bool
+) -> None:
+    texts = st.lists(st.sampled_from("abcd"), max_size=8)
+    shared, hosts = data.draw(texts), data.draw(st.integers(2, 4))
+    logs = [list(shared) if related else data.draw(texts) for _ in range(hosts)]
+    for host, log in enumerate(logs if related else []):  # What others do not have.
+        for number, at in enumerate(data.draw(st.lists(st.integers(0, 8), max_size=4))):
+            log.insert(at, f"{number} of {host}")
+    out, left = io.StringIO(), [list(log) for log in logs]
+    # One stream for both, so that the order of all lines is seen.
+    printer = LogPrinter(out, out, write=lambda stream, text: stream.write(text), flush=flush)
+    while arriving := [host for host in range(hosts) if left[host]]:
+        host = data.draw(st.sampled_from(arriving))
+        printer.line(LogLine(left[host].pop(0), host=host, hosts=hosts))
+    printer.close()
+
+    printed = [line[1:].split("] ") for line in out.getvalue().splitlines()]
+    for host in range(hosts):
+        mine = (f"{hosts} hosts", f"host {host}")
+        assert [text for where, text in printed if where in mine] == logs[host]
+    if related and not flush:  # Where lines are flushed, they wait for half a second only.
+        assert [text for where, text in printed if where == f"{hosts} hosts"] == shared
+
+
+def test_a_line_of_one_host_only_keeps_no_equal_ones_apart_and_streams_differ(
+    a_console: Callable[..., Any],
+) -> None:
+    console, out, err = a_console()
+
+    for text in ("step 1", "saving", "step 2"):
+        console.line(LogLine(text, host=0, hosts=2))
+    for text in ("step 1", "warning", "step 2"):
+        console.line(LogLine(text, host=1, hosts=2))
+    console.line(LogLine("again", host=0, hosts=2))
+    console.line(LogLine("again", host=1, hosts=2, stream="stderr"))
+    wait_for(out, "again")
+    wait_for(err, "again")
+
+    assert out.getvalue().splitlines() == [
+        "[2 hosts] step 1", "[host 0] saving", "[host 1] warning", "[2 hosts] step 2", "[host 0] again",
+    ]  # fmt: skip
+    assert err.getvalue() == "[host 1] again\n"
 
 
 # Progress of transfers

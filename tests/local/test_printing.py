@@ -151,3 +151,71 @@ def test_a_traceback_has_the_users_frames_only_also_of_a_thread_and_after_ctrl_c
     for job in json.loads(project.cli("jobs", "list", "--json").stdout):
         assert job["job_id"] in err or way == "handle"
         project.cli("jobs", "cancel", job["job_id"])
+
+
+HOSTS = """
+import kinetic, os, sys, time
+
+@kinetic.run(accelerator="tpu-v4-8", backend="local-gke")
+def steps():
+    host = os.environ["KINETIC_HOST_INDEX"]
+    for step in range(3):
+        print("step", step, flush=True)
+        print("rank", host, flush=True)
+        time.sleep(0.3)
+    print("same text", file=sys.stderr if host == "1" else sys.stdout)
+
+if sys.argv[1] == "call":
+    steps()
+else:
+    job = steps.run_async()
+    print(job.job_id, flush=True)
+    job.logs(follow=True)
+"""
+
+
+def test_a_line_that_all_hosts_print_is_shown_once_live_and_in_the_stored_log(project: Any) -> None:
+    project.write("main.py", HOSTS)
+    called, followed = project.run("main.py", "call"), project.run("main.py", "follow")
+    job_id, *lines = followed.stdout.splitlines()
+    logs = ["jobs", "logs", job_id]
+    read, live = project.cli(*logs), project.cli(*logs, "--follow")
+    every = project.cli(*logs, "--all-hosts").stdout.splitlines()
+
+    for seen in (
+        called.stdout.splitlines(),
+        lines,
+        read.stdout.splitlines(),
+        live.stdout.splitlines(),
+    ):
+        for host in (0, 1):
+            of_host = [line for line in seen if not line.startswith(f"[host {1 - host}]")]
+            assert of_host[:6:2] == [f"[2 hosts] step {n}" for n in range(3)]
+            assert of_host[1:6:2] == [f"[host {host}] rank {host}"] * 3
+        assert "[host 0] same text" in seen
+    assert all("[host 1] same text\n" in each.stderr for each in (called, followed, read, live))
+    assert sum(line.endswith("step 1") for line in every) == 2
+
+
+SIZES = """
+import kinetic, os, pathlib
+
+pathlib.Path("big.bin").write_bytes(os.urandom(6 << 20))
+pathlib.Path("../data.bin").write_bytes(os.urandom(6 << 20))
+
+@kinetic.run(accelerator="cpu")
+def sizes(data):
+    return os.urandom(20 << 20), os.path.getsize(data)
+
+sizes(kinetic.Data("../data.bin"))
+"""
+
+
+def test_a_call_with_megabytes_in_a_folder_prints_two_lines_in_a_file(project: Any) -> None:
+    project.write("main.py", SIZES)
+    ran = project.run("main.py")
+
+    assert [line.split()[:2] for line in ran.stderr.splitlines()] == [
+        ["kinetic:", "submitted"], ["kinetic:", "done"],
+    ]  # fmt: skip
+    assert (ran.stdout, ran.returncode) == ("", 0)

@@ -66,11 +66,11 @@ class Output:
         if flush:
             self.stdout.flush()
 
-    def log_printer(self, *, flush: bool = False) -> LogPrinter:
-        """Return what prints the lines of a log; with *flush*, each at once."""
+    def log_printer(self, *, flush: bool = False, all_hosts: bool = False) -> LogPrinter:
+        """Return what prints the lines of a log; with *flush*, as they come."""
         from kinetic.log_parts import LogPrinter
 
-        return LogPrinter(self.stdout, self.stderr, write=_write, flush=flush)
+        return LogPrinter(self.stdout, self.stderr, write=_write, flush=flush, all_hosts=all_hosts)
 
     def json(self, document: Any, *, lines: bool = False) -> None:
         """Print *document*; with *lines* on one line, for streams of documents."""

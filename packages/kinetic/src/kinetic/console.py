@@ -70,11 +70,13 @@ class Console:
         self._live_wanted = interactive and progress == "auto"
         self._progress_wanted = progress != "off"
         self._whole_log = whole_log
-        self._log = LogPrinter(stdout, cast("TextIO", self._stderr), write=_write)
         self._held: dict[int, list[LogLine]] = {}
         """By host, the lines of the log from its exception on."""
         self._clock = clock
         self._lock = threading.RLock()
+        self._log = LogPrinter(
+            stdout, cast("TextIO", self._stderr), write=self._write_log, lock=self._lock
+        )
         self.label = ""
         """What the lines begin with while other calls print as well."""
         self._phase = self._reason = ""
@@ -208,6 +210,10 @@ class Console:
         self._hide()
         for line in lines:
             self._log.line(line, self._prefix)
+
+    def _write_log(self, stream: TextIO, text: str) -> None:
+        self._hide()  # Lines that waited for other hosts are printed later.
+        _write(stream, text)
 
     def done(self) -> None:
         """Remove the display of the phase."""

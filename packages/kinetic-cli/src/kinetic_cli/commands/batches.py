@@ -293,6 +293,7 @@ def logs(
                 app.output.json({**known, "text": line.text}, lines=True)
             else:
                 printer.line(line, f"[{job.group_index}] ")
+        printer.close()  # The next job has hosts of its own.
 
 
 @command.command("cancel")

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -229,10 +230,9 @@ class JobHandle(Generic[T_co]):
 
         if not follow:
             return "".join(f"{line.shown}\n" for line in self.log_lines(attempt=attempt))
-        printer = log_printer()
-        for line in self._followed_parts(attempt=attempt):
-            printer.line(line)
-        printer.close()
+        with closing(log_printer()) as printer:
+            for line in self._followed_parts(attempt=attempt):
+                printer.line(line)
         return None
 
     def _followed_parts(self, **part: Any) -> Iterator[LogLine]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import click
@@ -27,18 +28,22 @@ from kinetic_cli.options import AttemptNumber, Count, job_id_argument, json_opti
     metavar="N|all",
     help="Print the log of this attempt, or of all attempts. Without it: of the latest one.",
 )
+@click.option("--all-hosts", is_flag=True, help="Print a line of each host, also if all are equal.")
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
-def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) -> None:
+def command(
+    app: App, /, job_id: str, follow: bool, all_hosts: bool, as_json: bool, **part: Any
+) -> None:
     """Print a job's log, even if the job was cleaned up: what it wrote to stderr on stderr.
 
+    Of several hosts, each line names its host; a line that is equal on all of them is printed once, with their number.
     With --json, print one document on each line: host, attempt, stream, text.
     """
     from kinetic.errors import JobNotFoundError
     from kinetic.jobs.discover import kept_log
 
-    printer = app.output.log_printer(flush=follow)
+    printer = app.output.log_printer(flush=follow, all_hosts=all_hosts)
     try:
         try:
             job = app.attach(job_id)
@@ -54,13 +59,13 @@ def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) 
             if kept is None:
                 raise
             lines = kept
-        for line in lines:
-            if as_json:
-                document = {"host": line.host, "attempt": line.attempt, "stream": line.stream}
-                app.output.json({**document, "text": line.text}, lines=True)
-            else:
-                printer.line(line)
-        printer.close()
+        with closing(printer):
+            for line in lines:
+                if as_json:
+                    document = {"host": line.host, "attempt": line.attempt, "stream": line.stream}
+                    app.output.json({**document, "text": line.text}, lines=True)
+                else:
+                    printer.line(line)
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
         raise click.exceptions.Exit(INTERRUPTED) from None
