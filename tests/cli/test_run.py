@@ -67,6 +67,22 @@ def test_a_script_runs_as_python_would_run_it_and_its_exit_code_is_that_of_the_c
     assert "does not exist" in run("none.py").stderr
 
 
+def test_with_quiet_anywhere_notes_and_progress_go_and_errors_stay(laptop: Any) -> None:
+    (laptop.project / "script.py").write_text("import sys\nprint(1)\nsys.exit(int(sys.argv[1]))")
+    run = ("run", "--accelerator", "cpu")
+    quiet = laptop.kinetic("--quiet", *run, "script.py", "0")
+    assert (quiet.stdout, quiet.stderr) == ("1\n", "")
+    assert "exited with 3" in laptop.kinetic(*run, "--quiet", "script.py", "3").stderr
+
+    job_id = laptop.kinetic(*run, "--detach", "--quiet", "script.py", "0").stdout.strip()
+    assert "is kept" in laptop.kinetic("jobs", "result", job_id, "--no-cleanup").stderr
+    replayed = laptop.kinetic("jobs", "replay", job_id, "--quiet")
+    assert (replayed.stdout, replayed.stderr) == ("1\nNone\n", "")
+    result = laptop.kinetic("jobs", "result", job_id, "--quiet")
+    assert (result.stdout, result.stderr) == ("None\n", "")
+    assert "Error: " in laptop.kinetic("--quiet", "jobs", "result", job_id).stderr
+
+
 @pytest.fixture
 def running(laptop: Any) -> Iterator[str]:
     """The id of a job that runs on four hosts until it is cancelled."""

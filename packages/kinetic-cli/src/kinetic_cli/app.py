@@ -77,7 +77,9 @@ class App:
 
         self.print_warnings()
         settings = self.settings()
-        return find_job(complete_id(job_id, settings), settings)
+        job = find_job(complete_id(job_id, settings), settings)
+        job._quiet = self.output.quiet  # noqa: SLF001 - in Python, waits show their progress
+        return job
 
     def report(self, job_id: str) -> Report:
         """Return the report of a job, whose id may be shortened."""
@@ -94,7 +96,9 @@ class App:
 
         self.print_warnings()
         settings = self.settings()
-        return batch_in(complete_id(group_id, settings, batch=True), settings)
+        batch = batch_in(complete_id(group_id, settings, batch=True), settings)
+        batch._quiet = self.output.quiet  # noqa: SLF001 - as above
+        return batch
 
     def list_batches(self) -> list[BatchHandle]:
         """Return all batches."""
@@ -135,6 +139,6 @@ class App:
 
         self.close()
         self._resources.enter_context(
-            reported_to(lambda text: self.output.note(f"Warning: {text}"))
+            reported_to(lambda text: self.output.warn(f"Warning: {text}"))
         )
-        self._resources.enter_context(logged_to(self.output.note))
+        self._resources.enter_context(logged_to(self.output.warn))

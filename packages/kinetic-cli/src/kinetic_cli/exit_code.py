@@ -29,7 +29,7 @@ def errors_as_exit_codes(ctx: click.Context) -> Iterator[None]:
         _discard_stdout()
         raise click.exceptions.Exit(0) from None
     except (KeyboardInterrupt, click.Abort):
-        _output(ctx).note("Interrupted.")
+        _output(ctx).warn("Interrupted.")
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(ctx.obj, App) and ctx.obj.debug:

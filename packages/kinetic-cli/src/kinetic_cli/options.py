@@ -142,7 +142,7 @@ class NewFilePath(click.Path):
 
 
 def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], F]:
-    """Add `--profile`, `--project`, `--zone`, `--cluster` and `--namespace`.
+    """Add `--profile`, `--project`, `--zone`, `--cluster`, `--namespace` and `--quiet`.
 
     The root command shows them in its help. Other commands accept them too, so that they may appear anywhere
     on the command line. *without* omits the one that the command defines itself.
@@ -152,7 +152,20 @@ def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], 
         if value and param.name:
             TargetOptions.of(ctx).given[param.name] = value
 
+    def be_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            TargetOptions.of(ctx).given["progress"] = "off"
+            ctx.ensure_object(App).output.quiet = True
+
     def add(function: F) -> F:
+        function = click.option(
+            "--quiet",
+            is_flag=True,
+            expose_value=False,
+            callback=be_quiet,
+            hidden=hidden,
+            help="Print only errors and warnings on stderr.",
+        )(function)
         for name, text in reversed(_TARGET.items()):
             if name == without:
                 continue

@@ -33,6 +33,8 @@ class Output:
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None, colour: bool | None = None
     ) -> None:
+        self.quiet = False
+        """Whether only errors and warnings are printed on stderr."""
         self._stdout = stdout
         self._stderr = stderr
         self._colour = colour
@@ -120,7 +122,12 @@ class Output:
             self.line(f"{name:<{width}}  {self._coloured(value)}")
 
     def note(self, text: str) -> None:
-        """Print *text* on stderr; its control characters are escaped."""
+        """Print *text* on stderr unless it shall be quiet."""
+        if not self.quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Print *text*, an error or a warning, on stderr; its control characters are escaped."""
         with suppress(OSError):
             # A stdout that fails must not suppress the note.
             self.flush()
@@ -134,20 +141,20 @@ class Output:
         from kinetic.errors import KineticError
 
         if isinstance(error, KineticError):
-            self.note(f"Error: {error.message}")
+            self.warn(f"Error: {error.message}")
             for note in notes_of(error):
-                self.note(note)
+                self.warn(note)
             if error.hint:
-                self.note(error.hint)
+                self.warn(error.hint)
         elif notes := notes_of(error):
-            self.note(f"Error: {headline_of(error)}")
+            self.warn(f"Error: {headline_of(error)}")
             for note in notes:
-                self.note(note)
+                self.warn(note)
         elif isinstance(error, OSError) and error.strerror:
-            self.note(f"Error: {reason_of(error)}")
+            self.warn(f"Error: {reason_of(error)}")
         else:
-            self.note(f"Error: Kinetic failed unexpectedly: {headline_of(error)}")
-            self.note("Please report it; `kinetic --debug …` shows where it happened.")
+            self.warn(f"Error: Kinetic failed unexpectedly: {headline_of(error)}")
+            self.warn("Please report it; `kinetic --debug …` shows where it happened.")
 
     def flush(self) -> None:
         """Flush stdout, so that it stays in order with the notes."""

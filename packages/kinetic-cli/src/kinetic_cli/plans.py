@@ -116,10 +116,10 @@ def note_jobs(output: Output, prepared: Prepared) -> None:
     try:
         jobs = running_jobs(prepared)
     except KineticError as error:
-        output.note(f"Whether jobs run there cannot be seen: {error.message}")
+        output.warn(f"Whether jobs run there cannot be seen: {error.message}")
     else:
         if jobs:
-            output.note(f"Jobs that run or wait there end: {', '.join(jobs)}.")
+            output.warn(f"Jobs that run or wait there end: {', '.join(jobs)}.")
 
 
 def note_disks(output: Output, prepared: Prepared) -> None:
@@ -164,7 +164,7 @@ def carry_out(
         output.json(plan_document(prepared))
     first, *others = plan.problems or (None,)
     for problem in others:
-        output.note(f"Error: {problem.message}\n{problem.hint}")
+        output.warn(f"Error: {problem.message}\n{problem.hint}")
     if first is not None:
         raise ProvisioningError(first.message, hint=first.hint)
     if dry_run:
@@ -194,7 +194,7 @@ def apply_plan(output: Output, prepared: Prepared, question: str | None) -> None
         prepared.apply(report)
     except KeyboardInterrupt as error:
         for line in (*getattr(error, "__notes__", ()), _CONTINUES):
-            output.note(line)
+            output.warn(line)
         raise
     except KineticError as error:
         if hasattr(error, "__notes__") and "continues" not in (error.hint or ""):

@@ -68,7 +68,7 @@ def look_at(app: App, batch: BatchHandle) -> Look | None:
         return batch._states.look()
     except KineticError as error:
         # An error of one batch must not hide the others.
-        app.output.note(f"Warning: the status of {batch.group_id} is unknown: {error.message}")
+        app.output.warn(f"Warning: the status of {batch.group_id} is unknown: {error.message}")
         return None
 
 

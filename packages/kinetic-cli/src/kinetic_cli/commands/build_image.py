@@ -146,7 +146,10 @@ def _publish_all(app: App, images: BaseImages, categories: list[Category]) -> li
     from kinetic.console import Console
     from kinetic_payload.threads import Executor
 
-    with Console.of_this_process() as console, Executor(len(categories) + 1) as executor:
+    with (
+        Console.of_this_process(app.settings()) as console,
+        Executor(len(categories) + 1) as executor,
+    ):
         if console.interactive:
             console.phase("publishing base images")
         futures = [
@@ -161,10 +164,12 @@ def _publish(app: App, console: Console, images: BaseImages, category: Category)
     from kinetic.errors import KineticError
     from kinetic_images.builders.builder import BuildReports
 
-    def report(text: str) -> None:
-        line = f"[{category}] {text}"
+    def report(text: str, *, error: bool = False) -> None:
         # On a terminal, lines appear above the progress of all images.
-        console.note(line) if console.interactive else app.output.note(line)
+        on_console, below = (
+            (console.note, app.output.warn) if error else (console.say, app.output.note)
+        )
+        (on_console if console.interactive else below)(f"[{category}] {text}")
 
     progress = console.progress if console.interactive else progress_beside(report)
 
@@ -182,7 +187,7 @@ def _publish(app: App, console: Console, images: BaseImages, category: Category)
 
     def fail(error: str, hint: str | None = None) -> None:
         row.update(error=error, hint=hint)
-        report(f"Error: {error}" + (f"\n{hint}" if hint else ""))
+        report(f"Error: {error}" + (f"\n{hint}" if hint else ""), error=True)
 
     try:
         found = images.publish(category, BuildReports(line=report, progress=progress))

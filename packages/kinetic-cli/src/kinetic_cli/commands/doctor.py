@@ -36,7 +36,7 @@ def command(app: App, config: dict[str, Any], as_json: bool) -> None:
         for fix in dict.fromkeys(check.fix for check in checks if check.fix):
             names = [check.name for check in checks if check.fix == fix]
             what = names[0] if len(names) == 1 else f"{len(names)} checks"
-            app.output.note(f"{what}: {fix}")
+            app.output.warn(f"{what}: {fix}")
         count = {state: sum(check.state == state for check in checks) for state in ("fail", "warn")}
         app.output.note(f"{count['fail']} failed, {count['warn']} warnings.")
     if any(check.state == "fail" for check in checks):

@@ -225,7 +225,7 @@ def list_(app: App, as_json: bool) -> None:
         app.output.note(f"Prices, of the first machines while they exist: {source}.")
     for status in pools:
         if status.problem:
-            app.output.note(f"GKE cannot use the pool {status.pool.name}: {status.problem}")
+            app.output.warn(f"GKE cannot use the pool {status.pool.name}: {status.problem}")
 
 
 @command.command("remove")

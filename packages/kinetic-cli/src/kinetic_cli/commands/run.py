@@ -105,7 +105,7 @@ def command(app: App, /, script: Path, args: tuple[str, ...], detach: bool, **gi
         code = _exit_code(app, error)
         if code is None:
             raise
-        app.output.note(
+        app.output.warn(
             f"{script.name} exited with {code}. Its job is kept: kinetic jobs status {error.job_id}"
         )
         raise click.exceptions.Exit(code) from None

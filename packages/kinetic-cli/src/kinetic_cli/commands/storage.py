@@ -128,7 +128,7 @@ def prune(
         gone = ", ".join(f"{each.items} of {each.what} ({_size(each.size)})" for each in went)
         app.output.line(f"Removed from {pruning.location}: {gone or 'nothing'}.")
     for problem in pruning.problems:
-        app.output.note(f"Error: not removed: {problem}")
+        app.output.warn(f"Error: not removed: {problem}")
     if pruning.problems:
         ctx.exit(1)
 

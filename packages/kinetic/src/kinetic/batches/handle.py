@@ -94,6 +94,8 @@ class BatchHandle(Generic[T_co]):
             for index, text in manifest.failed.items()
         }
         self._known = States(manifest, services)
+        self._quiet = False
+        """Whether waits show no progress."""
         self._process = 0
         self._removal: Future[None] | None = None
         """The clean-up that `results` has begun in that process."""
@@ -344,7 +346,7 @@ class BatchHandle(Generic[T_co]):
         # How many inputs had ended when lost workers were started again: once more only after progress.
         resumed_with: int | None = None
         outages, pauses = _outages(self.group_id), Backoff(_FIRST_PAUSE, poll_interval, jitter=0)
-        with Progress(self._manifest) as progress, self._note_if_interrupted():
+        with Progress(self._manifest, quiet=self._quiet) as progress, self._note_if_interrupted():
             while True:
                 look: Look = patiently(
                     partial(self._states.look, skip=done, most=MOST), outages, deadline=deadline

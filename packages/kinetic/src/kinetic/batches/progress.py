@@ -104,8 +104,9 @@ def pace(rate: float, left: int) -> str:
 class Progress:
     """Shows how far a batch is while it is awaited: on a terminal in one line, elsewhere in one each minute."""
 
-    def __init__(self, manifest: GroupManifest) -> None:
+    def __init__(self, manifest: GroupManifest, *, quiet: bool = False) -> None:
         self._manifest = manifest
+        self._quiet = quiet
         self._began = self._shown = time.monotonic()
         self._first: int | None = None
         self._on_terminal = is_terminal(sys.stderr)
@@ -133,7 +134,7 @@ class Progress:
         done = sum(status.terminal for status in look.statuses.values())
         if self._first is None:
             self._first = done  # What had ended before tells nothing about the rate.
-        if now - self._shown < (_REDRAW if self._on_terminal else _EVERY):
+        if self._quiet or now - self._shown < (_REDRAW if self._on_terminal else _EVERY):
             return
         self._shown = now
         rate = (done - self._first) / (now - self._began)

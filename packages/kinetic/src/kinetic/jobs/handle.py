@@ -93,6 +93,9 @@ class JobHandle(Generic[T_co]):
     group_index: int | None = None
     debug: bool = False
 
+    _quiet = False
+    """Whether waits show no progress."""
+
     @classmethod
     def from_job_context(
         cls, ctx: Any, backend_name: str, namespace: str, k8s_name: str
@@ -423,6 +426,7 @@ class JobHandle(Generic[T_co]):
         from kinetic.quantities import check_pauses
         from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError
+        from kinetic_payload.progress import silent
 
         check_pauses(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
         warn = warn or warn_caller
@@ -435,7 +439,7 @@ class JobHandle(Generic[T_co]):
                     self._record,
                     self._services,
                     verify=self._verify,
-                    track=track or progress_beside(log.info),
+                    track=track or (silent if self._quiet else progress_beside(log.info)),
                     timeout=timeout,
                     on_line=on_line,
                     on_status_change=on_status_change,

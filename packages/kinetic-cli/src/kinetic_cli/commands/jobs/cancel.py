@@ -22,7 +22,7 @@ def command(app: App, job_id: str, cleanup_timeout: float, cleanup_poll_interval
     try:
         job.cancel(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
     except KeyboardInterrupt:
-        app.output.note(f"{job_id} may still run. Repeat: kinetic jobs cancel {job_id}")
+        app.output.warn(f"{job_id} may still run. Repeat: kinetic jobs cancel {job_id}")
         raise
     outcome = job.outcome()
     if outcome.status is JobStatus.SUCCEEDED:

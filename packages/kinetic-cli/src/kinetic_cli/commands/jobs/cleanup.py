@@ -75,7 +75,7 @@ def command(
             job.cleanup(**how)
         except KeyboardInterrupt:
             again = "--finished" if finished else " ".join(job_ids[job_ids.index(given) :])
-            app.output.note(f"{job_id} may still run. Repeat: kinetic jobs cleanup {again}")
+            app.output.warn(f"{job_id} may still run. Repeat: kinetic jobs cleanup {again}")
             raise
         except KineticError as error:
             if len(job_ids) == 1:
@@ -84,9 +84,9 @@ def command(
             continue
         app.output.line(f"Cleaned up {job_id}: removed {parts}.")
     if failed:
-        app.output.note(f"Error: {len(failed)} of {len(job_ids)} jobs were not cleaned up:")
+        app.output.warn(f"Error: {len(failed)} of {len(job_ids)} jobs were not cleaned up:")
         for job_id, why in failed:
-            app.output.note(f"  {job_id}: {why}")
+            app.output.warn(f"  {job_id}: {why}")
         raise click.exceptions.Exit(1)
 
 

@@ -141,7 +141,7 @@ def listed_jobs(
     statuses = statuses_of(handles)
     _note_unverified(app, statuses)
     if full := full_disk_of(handles, app.settings().home.value):
-        app.output.note(f"Warning: {full}")
+        app.output.warn(f"Warning: {full}")
     jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
     jobs += [_facts_of_batch(app, batch) for batch in batches]
     if cost:
@@ -269,9 +269,9 @@ def _note_unverified(app: App, statuses: list[JobStatus | KineticError]) -> None
     refused = [status for status in statuses if isinstance(status, SignatureError)]
     if refused:
         jobs = "1 job is" if len(refused) == 1 else f"{len(refused)} jobs are"
-        app.output.note(f"Warning: {jobs} {_UNVERIFIED}. {refused[0].message}")
+        app.output.warn(f"Warning: {jobs} {_UNVERIFIED}. {refused[0].message}")
         if refused[0].hint:
-            app.output.note(refused[0].hint)
+            app.output.warn(refused[0].hint)
 
 
 def _text(app: App, job: JobHandle, status: JobStatus | KineticError) -> str | None:
@@ -283,5 +283,5 @@ def _text(app: App, job: JobHandle, status: JobStatus | KineticError) -> str | N
     if isinstance(status, SignatureError):
         return _UNVERIFIED
     # An error of one job must not hide the other jobs.
-    app.output.note(f"Warning: the status of {job.job_id} is unknown: {status.message}")
+    app.output.warn(f"Warning: the status of {job.job_id} is unknown: {status.message}")
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from kinetic_cli.app import App
@@ -30,5 +32,7 @@ def command(app: App, job_id: str, pdb: bool) -> None:
     past = PastCall(app.attach(job_id))
     if pdb:
         raise click.exceptions.Exit(past.debug())
-    value = call(past.request, past.submit, (), {}, submit=past.submit)
+    shown = replace(past.request.settings, progress=app.settings().progress)
+    request = replace(past.request, settings=shown)
+    value = call(request, past.submit, (), {}, submit=past.submit)
     app.output.line(text_of(value)[0])

@@ -141,7 +141,7 @@ def _note_if_kept(output: Output, job_id: str) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(OSError):  # The reader of stderr may be gone as well.
-            output.note(f"{job_id} is kept: its value was not written as a whole.")
+            output.warn(f"{job_id} is kept: its value was not written as a whole.")
         raise
 
 
@@ -196,7 +196,7 @@ def _save(
     output.note(f"Wrote the value of {job_id} as {form} to {file.path}.")
     if unread is None:
         return ""
-    output.note(f"Warning: {unread.message}")
+    output.warn(f"Warning: {unread.message}")
     return "that pickle could not be read here"
 
 
@@ -209,10 +209,10 @@ def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: flo
         output.note(f"Stopped removing {job.job_id}; its value was written. {again}")
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, the value is written
-        output.note(
+        output.warn(
             f"Warning: The value was written, but {job.job_id} could not be removed: {error}"
         )
-        output.note(again)
+        output.warn(again)
     else:
         output.note(f"Removed {job.job_id}.")
 
