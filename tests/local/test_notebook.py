@@ -151,8 +151,8 @@ def test_progress_and_the_log_are_the_output_of_the_cell(notebook, shared_projec
         act=go.touch,
     )
 
-    assert "from the job [bold]\nto stderr\n" in output_of(cell, "stdout")
-    assert "kinetic: done in " in output_of(cell, "stderr")
+    assert "from the job [bold]\n" in output_of(cell, "stdout")
+    assert "to stderr\nkinetic: done in " in output_of(cell, "stderr")
     assert "\x1b" not in output_of(cell)
     assert cell.outputs[-1].data["text/plain"] == "1"
 
