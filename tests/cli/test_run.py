@@ -97,7 +97,10 @@ def running(laptop: Any) -> Iterator[str]:
     )
     laptop.environment["RATE"] = "7"
     job_id = laptop.kinetic("run", "--detach", *where, "wait.py").stdout.strip()
-    eventually(lambda: laptop.kinetic("jobs", "logs", job_id).stdout.count("up") == 4, every=0.5)
+    eventually(
+        lambda: laptop.kinetic("jobs", "logs", "--all-hosts", job_id).stdout.count("up") == 4,
+        every=0.5,
+    )
     yield job_id
     laptop.kinetic("jobs", "cleanup", job_id)
 
