@@ -82,7 +82,7 @@ def function():
     lines = [line for line in out.splitlines() if "[kinetic]" not in line]
     later = [f"[host {n}] host {n} attempt {attempt}" for n in (0, 1) for attempt in (2, 3)]
     assert sorted(lines) == later, out + err
-    assert [out.count(f"Attempt {attempt} begins") for attempt in (2, 3)] == [1, 1], out
+    assert [err.count(f"Attempt {attempt} begins") for attempt in (2, 3)] == [1, 1], err
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
 

@@ -133,4 +133,4 @@ def test_a_job_installs_what_a_published_base_image_lacks(project: Any, tmp_path
         found = ran.stdout.splitlines()[-1].split()
         assert found[:3] == [INSTALLED, INSTALLED, str(number)]
         assert found[4].startswith("/opt/kn/site/jax/")
-        assert "[uv] Installed 1 package" in ran.stdout
+        assert "[uv] Installed 1 package" in ran.stderr

@@ -74,10 +74,10 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
         (job_id, "RUNNING")
     ]
     assert "RUNNING" in status
-    assert (out, follow.returncode) == ("first line\nlast line\n", 0), err
+    assert (out, err, follow.returncode) == ("first line\n", "last line\n", 0)
     assert result.stdout.split() == ["NOT_FOUND", TOKEN[::-1], "300000", "cpu"], result.stderr
     # Captured values are in a Secret only; the call is pinned by its digest.
-    seen = json.dumps([job, pod]) + out + status
+    seen = json.dumps([job, pod]) + out + err + status
     assert TOKEN not in seen
     assert "--record-digest" in seen
     assert not any(
