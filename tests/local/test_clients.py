@@ -70,7 +70,7 @@ def test_threads_and_processes_submit_at_once_into_a_new_home(project) -> None:
             print(found == {x: (x * x, f"line {x}\\n") for x in range(first, first + 3)})
     """,
     )
-    processes = [project.start("main.py", str(3 * n)) for n in range(3)]
+    processes = [project.start("main.py", str(3 * n), KINETIC_LOCAL_JOBS="9") for n in range(3)]
 
     ends = [process.communicate() for process in processes]
 
