@@ -87,7 +87,8 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
     )
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("job,pod,secret", job_id))
-    assert project.kinetic("jobs", "logs", job_id) == "first line\nlast line\n"
+    kept = project.run("-m", "kinetic_cli", "jobs", "logs", job_id)
+    assert (kept.stdout, kept.stderr) == ("first line\n", "last line\n")
 
 
 def test_a_function_out_of_memory_fails_with_its_limit_and_what_to_try(
