@@ -69,10 +69,17 @@ class Age(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
         """Return *value* as a duration; fail if it is not one."""
         if isinstance(value, timedelta):
             return value
-        found = re.fullmatch(r"([0-9]{1,5})([wdh])", str(value))
+        found = _duration(value, "wdh")
         if found is None:
             self.fail(f"{value!r} is not an age. Write 30d, 2w or 12h.", param, ctx)
-        return timedelta(**{{"w": "weeks", "d": "days", "h": "hours"}[found[2]]: int(found[1])})
+        return found
+
+
+def _duration(value: object, units: str) -> timedelta | None:
+    """Return a number with one of *units* after it, such as `30d`, as a duration; None if it is none."""
+    names = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+    found = re.fullmatch(f"([0-9]{{1,5}})([{units}])", str(value))
+    return timedelta(**{names[found[2]]: int(found[1])}) if found else None
 
 
 class Since(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
@@ -86,10 +93,9 @@ class Since(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         """Return *value* as a time; fail if it is not one."""
         if isinstance(value, datetime):
             return value
-        if found := re.fullmatch(r"([0-9]{1,5})([wdhms])", str(value)):
-            units = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+        if ago := _duration(value, "wdhms"):
             now = ctx.obj.clock() if ctx else 0.0
-            return datetime.fromtimestamp(now, UTC) - timedelta(**{units[found[2]]: int(found[1])})
+            return datetime.fromtimestamp(now, UTC) - ago
         try:
             return datetime.fromisoformat(str(value)).astimezone()
         except (ValueError, OverflowError):
@@ -266,22 +272,14 @@ def _complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete:
     return [name for name in profiles if name.startswith(incomplete)]
 
 
-def ask(question: str, *, undone: str, preview: str) -> None:
+def ask(question: str, *, otherwise: str, hint: str) -> None:
     """Ask whether to go on; an answer of no ends the command.
 
-    Args:
-        question: What is asked.
-        undone: What was not done if there is nobody to ask: `changed`, `removed`.
-        preview: What `--dry-run` does, after "to".
-
     Raises:
-        InvalidRequestError: There is no terminal.
+        InvalidRequestError: There is no terminal; *otherwise* is its message.
     """
     from kinetic.errors import InvalidRequestError
 
     if not sys.stdin.isatty():
-        raise InvalidRequestError(
-            f"Nothing was {undone}: there is no terminal to ask on.",
-            hint=f"Run the command with --yes, or with --dry-run to {preview}.",
-        )
+        raise InvalidRequestError(otherwise, hint=hint)
     click.confirm(question, abort=True, err=True)

@@ -185,7 +185,11 @@ def apply_plan(output: Output, prepared: Prepared, question: str | None) -> None
     from kinetic.errors import KineticError
 
     if question:
-        ask(question, undone="changed", preview="see the plan only")
+        ask(
+            question,
+            otherwise="Nothing was changed: there is no terminal to ask on.",
+            hint="Run the command with --yes, or with --dry-run to see the plan only.",
+        )
 
     def report(step: Step, what: str) -> None:
         output.note(f"{'…' if what == 'begun' else '✓'} {step.action} {step.resource.id}")

@@ -14,10 +14,10 @@ _OWN: Final = ("kinetic", "kinetic_payload", "kinetic_images", "kinetic_k8s", "k
 
 
 def hide_own_frames() -> None:
-    """Let Python print the exceptions that Kinetic raises without Kinetic's frames, if nobody catches them, in any thread.
+    """Let Python print the exceptions that Kinetic raises without Kinetic's frames, if nobody catches them.
 
-    So is Ctrl-C while Kinetic works or waits. KINETIC_TRACEBACK=full shows them. An exception that somebody catches has them all, and so has one that another
-    hook than Python's own handles.
+    This holds in any thread, and for Ctrl-C while Kinetic works or waits. KINETIC_TRACEBACK=full shows the frames. An
+    exception that somebody catches has them all, and so has one that another hook than Python's own handles.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_error

@@ -29,22 +29,18 @@ def command(app: App, name: str | None, kind: str | None, every: bool, as_json: 
     from kinetic_k8s.accelerators import catalogue, names_of, parse_accelerator
     from kinetic_k8s.errors import UnknownAcceleratorError
 
-    try:
-        one = None if name is None else parse_accelerator(name)
-    except UnknownAcceleratorError:
-        one = None
-        start = str(name).lower()
-        found = [
-            each
-            for each in catalogue(every_shape=every)
-            if any(known.startswith(start) for known in names_of(each))
-        ]
-        if not found:
-            raise
-    else:
-        found = [one] if one else list(catalogue(every_shape=every))
-    if one is None:
-        found = [each for each in found if kind is None or each.kind == kind]
+    one, found = None, list(catalogue(every_shape=every))
+    if name is not None:
+        try:
+            one = parse_accelerator(name)
+        except UnknownAcceleratorError:
+            start = name.lower()
+            found = [
+                each for each in found if any(known.startswith(start) for known in names_of(each))
+            ]
+            if not found:
+                raise
+    found = [one] if one else [each for each in found if kind in (None, each.kind)]
     if as_json:
         app.output.json([_facts(each) for each in found] if one is None else _facts(one))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import Count, Seconds, json_option, target_options
+from kinetic_cli.options import Count, Seconds, ask, json_option, target_options
 from kinetic_cli.output import age_of, age_text, error_document
 from kinetic_cli.values import text_of, value_document
 
@@ -355,17 +354,17 @@ def resume(app: App, group_id: str, yes: bool, as_json: bool) -> None:
 @click.pass_obj
 def clean_up(app: App, group_id: str, yes: bool, as_json: bool) -> None:
     """Remove a batch with all of its values; logs and outputs stay. If it still runs, it is cancelled."""
-    from kinetic.errors import InvalidRequestError
 
     batch = app.attach_batch(group_id)
     group_id = batch.group_id
     look = batch._states.look()
     if not (look.over or yes):
         running = f"{group_id} still runs: {len(look.left)} of {len(batch)} inputs have not ended."
-        if not sys.stdin.isatty():
-            again = f"kinetic batches cleanup {group_id} --yes"
-            raise InvalidRequestError(running, hint=f"Cancel it and remove it with: {again}")
-        click.confirm(f"{running} Cancel it, and remove it?", abort=True, err=True)
+        ask(
+            f"{running} Cancel it, and remove it?",
+            otherwise=running,
+            hint=f"Cancel it and remove it with: kinetic batches cleanup {group_id} --yes",
+        )
     batch.cleanup()
     if as_json:
         app.output.json({"group_id": group_id, "removed": True})

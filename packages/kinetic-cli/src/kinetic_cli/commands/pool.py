@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import complete_accelerators, json_option, target_options
+from kinetic_cli.options import ask, complete_accelerators, json_option, target_options
 from kinetic_cli.plans import carry_out, cost_per_month, limits_of
 
 if TYPE_CHECKING:
@@ -235,7 +234,6 @@ def list_(app: App, as_json: bool) -> None:
 @click.pass_obj
 def remove(app: App, name: str, yes: bool) -> None:
     """Remove a pool. Its machines go once nothing runs on them; those of a node pool go at once."""
-    from kinetic.errors import InvalidRequestError
     from kinetic.provisioning.pools import find_pool, remove_pool
 
     app.print_warnings()
@@ -246,14 +244,10 @@ def remove(app: App, name: str, yes: bool) -> None:
         more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
         used = f"Jobs run or wait in the pool {name}: {', '.join(jobs[:_SHOWN])}{more}."
         go_on = "go on" if pool.is_class else "on its machines are stopped"
-        if not sys.stdin.isatty():
-            raise InvalidRequestError(
-                used, hint=f"Remove it all the same with: kinetic pool remove {name} --yes"
-            )
-        click.confirm(
+        ask(
             f"{used} Those that run {go_on}, and those that wait get no machine. Remove it?",
-            abort=True,
-            err=True,
+            otherwise=used,
+            hint=f"Remove it all the same with: kinetic pool remove {name} --yes",
         )
     remove_pool(settings, name)
     app.output.line(f"Removed pool {name}.")

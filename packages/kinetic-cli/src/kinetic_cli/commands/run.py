@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import Count, JsonObject, Seconds, target_options
+from kinetic_cli.options import Count, JsonObject, Seconds, complete_accelerators, target_options
 
 if TYPE_CHECKING:
     from kinetic.errors import NoValueError
@@ -26,7 +26,10 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--accelerator", required=True, help="What to run on: `kinetic accelerators` lists all."
+    "--accelerator",
+    required=True,
+    shell_complete=complete_accelerators,
+    help="What to run on: `kinetic accelerators` lists all.",
 )
 @click.option("--container-image", metavar="IMAGE", help='"bundled", "prebuilt" or an address.')
 @click.option("--base-image-repo", metavar="HOST/PATH", help="Repository of prebuilt base images.")

@@ -164,7 +164,11 @@ def _confirm(pruning: Pruning, yes: bool) -> None:
     if yes:
         return
     question = f"Remove it from {pruning.location}?"
-    ask(question, undone="removed", preview="see only what would go")
+    ask(
+        question,
+        otherwise="Nothing was removed: there is no terminal to ask on.",
+        hint="Run the command with --yes, or with --dry-run to see only what would go.",
+    )
     for each in pruning.plan:
         if each.what == "outputs" and each.items:
             jobs = "1 job" if each.items == 1 else f"{each.items} jobs"

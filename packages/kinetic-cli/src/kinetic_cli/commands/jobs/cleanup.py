@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.commands.jobs.list import ended_jobs
-from kinetic_cli.options import Age, complete_jobs, deletion_options, target_options
+from kinetic_cli.options import Age, ask, complete_jobs, deletion_options, target_options
 
 
 @click.command("cleanup")
@@ -64,7 +63,14 @@ def command(
                 "No job has ended." if older_than is None else "No job ended so long ago."
             )
             return
-        _ask(len(job_ids), yes=yes)
+        if not yes:
+            count = len(job_ids)
+            jobs = "1 job that has ended" if count == 1 else f"{count:,} jobs that have ended"
+            ask(
+                f"Remove {jobs}, with their values?",
+                otherwise=f"Nothing was removed: there is no terminal to ask whether to remove {jobs}.",
+                hint="Run the command with --yes. To see them: kinetic jobs list",
+            )
     parts = " and ".join(["its resource"] * how["k8s"] + ["its artifacts"] * how["gcs"])
     failed: list[tuple[str, str]] = []
     for given in job_ids:
@@ -88,17 +94,3 @@ def command(
         for job_id, why in failed:
             app.output.warn(f"  {job_id}: {why}")
         raise click.exceptions.Exit(1)
-
-
-def _ask(count: int, *, yes: bool) -> None:
-    from kinetic.errors import InvalidRequestError
-
-    if yes:
-        return
-    jobs = "1 job that has ended" if count == 1 else f"{count:,} jobs that have ended"
-    if not sys.stdin.isatty():
-        raise InvalidRequestError(
-            f"Nothing was removed: there is no terminal to ask whether to remove {jobs}.",
-            hint="Run the command with --yes. To see them: kinetic jobs list",
-        )
-    click.confirm(f"Remove {jobs}, with their values?", abort=True, err=True)

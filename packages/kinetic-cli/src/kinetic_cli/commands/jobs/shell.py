@@ -24,7 +24,7 @@ def command(app: App, job_id: str, host: int) -> None:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidRequestError(
-            "A shell needs a terminal, and stdin or stdout is none.",
+            "A shell needs a terminal, and stdin or stdout is not one.",
             hint=f"Without one, run a command: kinetic jobs exec {job_id} -- COMMAND",
         )
     raise click.exceptions.Exit(execute(app.attach(job_id), SHELL, host=host, terminal=True))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import AttemptNumber, job_id_argument, json_option, target_options
+from kinetic_cli.options import Count, job_id_argument, json_option, target_options
 
 if TYPE_CHECKING:
     from kinetic_payload.records.usage import Usage
@@ -23,7 +23,7 @@ _COLUMNS: Final = 40
 @job_id_argument
 @click.option(
     "--attempt",
-    type=AttemptNumber(min=1),
+    type=Count(min=1),
     metavar="N",
     help="Show this attempt instead of the latest.",
 )
@@ -36,7 +36,8 @@ def command(app: App, job_id: str, attempt: int | None, as_json: bool) -> None:
     The samples are kept with the log, also after the end of the job. A function that ran for less than ten
     seconds has none.
     """
-    usage = app.attach(job_id).usage(attempt)
+    job = app.attach(job_id)
+    job_id, usage = job.job_id, job.usage(attempt)
     if as_json:
         app.output.json({"job_id": job_id, "hosts": {str(n): asdict(u) for n, u in usage.items()}})
         return
