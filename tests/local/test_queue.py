@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.waiting import sleep
+from kinetic_payload.layout import JobObjects
 
 SCRIPT = """
     import os, sys, time
@@ -118,9 +119,16 @@ def test_jobs_without_a_place_wait_in_order_and_say_for_what(queue):
     assert "PENDING" in queue.status(third)
     assert f"1 run ({first}), and 1 wait before it" in queue.status(third)
     assert "KINETIC_LOCAL_JOBS" in queue.status(second)
+    queue.project.home.joinpath("store", JobObjects(second).pending).write_text('{"reasons": 1}')
+    damaged = queue.project.cli("jobs", "report", second).stdout
+    assert "Note: Why it waited is not known" in damaged
 
     queue.let_go("a", "b", "c")  # The submitter has ended long ago.
     queue.await_begun("a", "b", "c")
+    assert queue.project.cli("jobs", "result", third).returncode == 0
+    report = queue.project.cli("jobs", "report", third).stdout.splitlines()
+    waited = next(n for n, line in enumerate(report) if "1  waiting" in line)
+    assert f"1 run ({first}), and 1 wait before it" in report[waited + 1]
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_never_runs(queue):

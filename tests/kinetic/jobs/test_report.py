@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import JobOutcome
-from kinetic.jobs.report import redacted, report_of
+from kinetic.jobs.pending import PendingNotes, note_reasons, read_reasons
+from kinetic.jobs.report import redacted, report_of, timeline_of
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
 from kinetic_payload.records.outcome import Outcome
-from kinetic_servers.fakes import FakeServices
+from kinetic_payload.records.usage import PendingReason
+from kinetic_servers.fakes import FakeServices, FakeStore
 
 SECRET = "s3cr3t-value"
 
@@ -33,14 +36,51 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
     final = Outcome(job_id="j", status="failed", attempt=2, host=1, message="ValueError: nan")
     record = replace(FakeServices.make().job(), created_at="1970-01-01T00:16:40+00:00", hosts=2)
 
-    report = report_of(record, JobOutcome("j", JobStatus.FAILED, "", final, hosts), ["last"])
+    pending = (
+        PendingReason("No node.", 1004, 1008),
+        PendingReason(f"Preempted on {SECRET}@host.io.", 1016, 1016),
+    )
+    known = JobOutcome("j", JobStatus.FAILED, "", final, hosts)
+
+    report = report_of(record, known, ["last"], pending=pending)
 
     spans = [(span.attempt, span.name, span.seconds) for span in report.timeline]
     assert spans == [
         (1, "waiting", 10.0), (1, "fetch", 1.0), (1, "call", 4.0), (2, "waiting", 15.0), (2, "call", 5.0),
     ]  # fmt: skip
+    waits = [span.reasons for span in report.timeline if span.name == "waiting"]
+    assert waits == [["4s to 8s: No node."], ["16s: Preempted on [e-mail]."]]
     assert report.failure == "host 1 of attempt 2: ValueError: nan"
     assert (report.stack, report.log) == (["Traceback", "ValueError: nan"], ["last"])
+
+
+def test_a_wait_that_lasts_is_shown_until_its_reason_was_seen_last() -> None:
+    waiting = JobOutcome("j", JobStatus.PENDING, "", None, ())
+
+    (span,) = timeline_of(
+        "1970-01-01T00:16:40+00:00", waiting, [PendingReason("Full.", 1004, 1090)]
+    )
+
+    assert (span.attempt, span.name, span.seconds) == (1, "waiting", 90)
+    assert list(span.reasons) == ["4s to 1m 30s: Full."]
+
+
+def test_reasons_of_a_wait_are_few_and_written_rarely() -> None:
+    store, times = FakeStore(), count(100.0, 5.0)
+    job_id = "cpu-fit-20260101-000000-0123456"
+    notes = PendingNotes(store, job_id, clock=lambda: next(times))
+    for number in range(60):  # Every 5 s: within 10 s of the first, nothing is written.
+        notes.saw(f"{number} jobs are before it.")
+    notes.saw("It is about to start.")
+    notes.over()
+
+    assert len(store.journal.of("write *")) == 3
+    assert [(each.text, each.first, each.last) for each in read_reasons(store, job_id)] == [
+        ("59 jobs are before it.", 105.0, 400.0),
+        ("It is about to start.", 405.0, 410.0),
+    ]
+    note_reasons(store, job_id, [(f"Reason {'x' * n}", n, n) for n in range(20)])
+    assert len(read_reasons(store, job_id)) == 8
 
 
 def test_a_report_shows_no_secret_wherever_it_stands() -> None:

@@ -130,6 +130,11 @@ class JobObjects:
         return f"logs/{self.job_id}/{attempt}/host-{host}.usage"
 
     @property
+    def pending(self) -> str:
+        """Why the job did not run yet, as those saw it who waited or asked; it lives as long as the log."""
+        return f"{self.logs}pending.json"
+
+    @property
     def outputs(self) -> str:
         """The default of `KINETIC_OUTPUT_DIR`; clean-up never touches it."""
         return f"outputs/{self.job_id}/"
@@ -261,7 +266,7 @@ _OWNERS: Final = {
     "part": rf"contexts/parts/([0-9a-f]{{8}}/{_DIGEST})\.zip",
     "data": rf"data-markers/({_DIGEST})(?:\.files)?"
     rf"|data/({_DIGEST})/(?:packs/[0-9]{{5,}}\.zip|large/[0-9]{{5,}}|files/.+)",
-    "log": rf"logs/({_JOB_ID})/(?:{_NUMBER}/host-{_NUMBER}(?:/[0-9]{{8,}}|\.usage)|outcome\.json)",
+    "log": rf"logs/({_JOB_ID})/(?:{_NUMBER}/host-{_NUMBER}(?:/[0-9]{{8,}}|\.usage)|(?:outcome|pending)\.json)",
     "output": rf"outputs/({_JOB_ID})/.+",
     "payload": rf"({_JOB_ID})/payload\.pkl|groups/({_GROUP})/payload\.pkl",
     "input": rf"groups/({_GROUP})/inputs/[0-9]{{5,}}",

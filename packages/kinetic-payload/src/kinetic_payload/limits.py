@@ -24,7 +24,12 @@ MOST_CHUNK: Final = 8 << 20
 """The most bytes of one chunk of a log; writers use half of that."""
 
 _KIB: Final = 1 << 10
-_SIZES: Final = {"handle.json": 256 * _KIB, "outcome.json": 256 * _KIB, "lease.json": 16 * _KIB}
+_SIZES: Final = {
+    "handle.json": 256 * _KIB,
+    "outcome.json": 256 * _KIB,
+    "lease.json": 16 * _KIB,
+    "pending.json": 64 * _KIB,
+}
 _CLAIM: Final = 16 * _KIB
 _MARKER: Final = 128 << 20
 """The marker of a `Data` that is mounted lists each file."""
@@ -56,6 +61,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "started_at": _TIME,
     "finished_at": _TIME,
     "stopped_at": _TIME,
+    "first": _TIME,
+    "last": _TIME,
 }
 """By the name of the field, in any record."""
 

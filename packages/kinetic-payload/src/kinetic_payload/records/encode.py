@@ -16,9 +16,19 @@ if TYPE_CHECKING:
     from kinetic_payload.records.host_outcome import HostOutcome
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.records.outcome import Outcome, Summary
-    from kinetic_payload.records.usage import Usage
+    from kinetic_payload.records.usage import PendingReasons, Usage
 
-    Record = HostOutcome | Claim | Lease | Outcome | Summary | JobRecord | GroupManifest | Usage
+    Record = (
+        HostOutcome
+        | Claim
+        | Lease
+        | Outcome
+        | Summary
+        | JobRecord
+        | GroupManifest
+        | Usage
+        | PendingReasons
+    )
 
 
 def encode(record: Record) -> bytes:

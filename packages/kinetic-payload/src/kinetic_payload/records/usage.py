@@ -1,4 +1,4 @@
-"""`Usage`: what one host of an attempt used over time; stored beside its log, and like that not signed."""
+"""Records of what was seen of a job, stored beside its log and like that not signed: `Usage`, `PendingReasons`."""
 
 from __future__ import annotations
 
@@ -40,4 +40,22 @@ class Usage:
     memory_limit: int | None = None
     samples: tuple[Sample, ...] = ()
     """In order; the longer the attempt, the further apart."""
+    version: int = WIRE_VERSION
+
+
+@dataclass(frozen=True)
+class PendingReason:
+    """Why a job did not run yet."""
+
+    text: str
+    first: float
+    """When somebody saw it first; Unix time."""
+    last: float
+
+
+@dataclass(frozen=True)
+class PendingReasons:
+    """What those saw who waited for the job or asked: `logs/{job}/pending.json`; the last writer wins."""
+
+    reasons: tuple[PendingReason, ...] = ()
     version: int = WIRE_VERSION

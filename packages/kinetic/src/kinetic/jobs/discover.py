@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from kinetic.jobs.report import Report
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
+    from kinetic_payload.records.usage import PendingReason
     from kinetic_payload.stores.outages import OutageLimit
 
 T = TypeVar("T")
@@ -222,6 +223,7 @@ def find_report(job_id: str, settings: Settings) -> Report:
     Raises:
         JobNotFoundError: None of the stores has anything of it.
     """
+    from kinetic.jobs.pending import read_reasons
     from kinetic.jobs.report import LOG_LINES, report_of
     from kinetic.jobs.status import worded
     from kinetic.jobs.stored_logs import stored_attempts, stored_lines
@@ -254,12 +256,18 @@ def find_report(job_id: str, settings: Settings) -> Report:
     for attempt in stored_attempts(store, job_id)[-1:]:
         found = stored_lines(store, job_id, attempt, tail=LOG_LINES, most=record.hosts)
         lines = [line.shown for line in found]
+    pending: Sequence[PendingReason] = ()
+    try:
+        pending = read_reasons(store, job_id)
+    except RecordError as error:
+        notes.append(f"Why it waited is not known: {error.message}")
     if store.location.kind == "gs":
         notes.append("Signatures of the records were not checked.")
     return report_of(
         record,
         worded(record, outcome),
         lines,
+        pending=pending,
         notes=notes,
         secrets=environment(),
         home=str(Path.home()),

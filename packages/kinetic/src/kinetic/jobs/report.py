@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, get_args
 
+from kinetic.jobs.pending import submitted_at
 from kinetic_payload.printable import printable
+from kinetic_payload.progress import duration_text
 from kinetic_payload.records.host_outcome import Phase
 
 if TYPE_CHECKING:
     from kinetic.jobs.outcome import JobOutcome
     from kinetic_payload.records.host_outcome import HostOutcome
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.records.usage import PendingReason
 
 LOG_LINES: Final = 40
 _STACK_LINES: Final = 60
@@ -31,6 +34,8 @@ class Span:
     attempt: int
     name: str
     seconds: float
+    reasons: Sequence[str] = ()
+    """Of a wait: how long after the submit somebody saw which reason."""
 
 
 @dataclass(frozen=True)
@@ -65,25 +70,42 @@ class Report:
     notes: Sequence[str]
 
 
-def timeline_of(created_at: str, outcome: JobOutcome) -> tuple[Span, ...]:
-    """Return the waits and the phases of each attempt that reported; its first host stands for the others."""
+def timeline_of(
+    created_at: str, outcome: JobOutcome, pending: Sequence[PendingReason] = ()
+) -> tuple[Span, ...]:
+    """Return the waits and the phases of each attempt that reported; its first host stands for the others.
+
+    A wait that has not ended lasts until somebody saw its reason last.
+    """
     spans: list[Span] = []
-    try:
-        before = datetime.fromisoformat(created_at).timestamp()
-    except ValueError:
-        before = 0.0
+    submitted = before = submitted_at(created_at)
+
+    def after(at: float) -> str:
+        return duration_text(max(0.0, at - submitted))
+
+    def reasons(end: float) -> list[str]:
+        return [
+            f"{' to '.join(dict.fromkeys(map(after, (each.first, each.last))))}: {each.text}"
+            for each in pending
+            if each.first <= end and each.last >= before
+        ]
+
     for number, hosts in outcome.attempts.items():
         if not hosts:
             continue
         began = min(host.started_at for host in hosts)
         if before and began:
             # Clocks of two machines differ a little.
-            spans.append(Span(number, WAITING, max(0.0, began - before)))
+            spans.append(Span(number, WAITING, max(0.0, began - before), reasons(began)))
         phases = hosts[0].phases
         order = [*get_args(Phase), *phases]
         names = sorted(phases, key=order.index)
         spans += [Span(number, name, phases[name]) for name in names]
         before = max(host.finished_at for host in hosts)
+    seen = max((each.last for each in pending), default=0.0)
+    if before < seen and (outcome.final is None or not spans):
+        number = spans[-1].attempt + 1 if spans else 1
+        spans.append(Span(number, WAITING, seen - before, reasons(seen)))
     return tuple(spans)
 
 
@@ -100,6 +122,7 @@ def report_of(
     outcome: JobOutcome,
     log: Sequence[str],
     *,
+    pending: Sequence[PendingReason] = (),
     notes: Sequence[str] = (),
     secrets: Mapping[str, str] = {},
     home: str = "",
@@ -110,6 +133,7 @@ def report_of(
         record: Its record.
         outcome: Its status, and how its hosts ended.
         log: The last lines of its log.
+        pending: Why it waited.
         notes: What the reader must know, such as that it was cleaned up.
         secrets: Variables of this process; the values of those that the job captured are removed.
         home: The user's home folder, which becomes `~`.
@@ -157,7 +181,9 @@ def report_of(
         status="CANCELLED" if final and final.status == "cancelled" else outcome.status.value,
         message=clean(outcome.message),
         facts={name: clean(text) for name, text in facts.items() if text},
-        timeline=timeline_of(record.created_at, outcome),
+        timeline=timeline_of(
+            record.created_at, outcome, [replace(each, text=clean(each.text)) for each in pending]
+        ),
         attempts=[
             AttemptEnd(
                 host.attempt,

@@ -18,6 +18,7 @@ from kinetic.jobs.outcome import (
     status_of,
     with_earlier_attempts,
 )
+from kinetic.jobs.pending import SHORT, note_reasons, submitted_at
 from kinetic.jobs.records import (
     StoredRecord,
     find_outcome,
@@ -171,6 +172,13 @@ def job_outcome(
     view = look(record, services, verify=verify)
     reports = read_reports(services.store, record.job_id, services.verify)
     message = explained(record, view, services)
+    now = time.time()
+    if (
+        view.status is JobStatus.PENDING
+        and message
+        and now >= submitted_at(record.created_at) + SHORT
+    ):
+        note_reasons(services.store, record.job_id, [(message, now, now)])
     reported = {report.attempt for report in reports}
     unreported = unreported_attempts(services.store, record, services.verify, reported)
     known = JobOutcome(record.job_id, view.status, message, view.outcome, reports, unreported)

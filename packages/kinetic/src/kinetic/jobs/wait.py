@@ -16,6 +16,7 @@ from kinetic.backends.backend import Ending, never
 from kinetic.errors import JobError, JobFailedError, JobNotFoundError, ResultTimeoutError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outages import LOGIN, PASSING, Outages, WaitStopped, patiently
+from kinetic.jobs.pending import PendingNotes
 from kinetic.jobs.records import store_kept
 from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
@@ -106,6 +107,7 @@ class _Wait:
     here: bool = False
     """Whether the job certainly runs on this machine: then its store may be unreachable."""
     warned: set[str] = field(default_factory=set)
+    pending: PendingNotes | None = None
     explained: Observation | None = None
     explain_again: Deadline = field(default_factory=lambda: Deadline(0.0))
     lost: Deadline | None = None
@@ -124,6 +126,8 @@ class _Wait:
         outages.reached = True  # A login may expire while the wait goes on.
         if view.status is not self.last:
             self.last = view.status
+            if self.pending is not None and view.status is not JobStatus.PENDING:
+                self.pending.over()
             _notify(self.on_status_change, view.status)
         if view.outcome is not None:
             return view
@@ -163,8 +167,14 @@ class _Wait:
         with asking(self.record):
             found = self.services.backend.explain(self.record, view.seen)
         self.explained, self.explain_again = view.seen, Deadline(_EXPLAINED_EVERY)
-        if self.on_reason is not None and view.status is JobStatus.PENDING:
-            self.on_reason(found.text)
+        if view.status is JobStatus.PENDING and found.text:
+            limit = OutageLimit(LOOK, quiet=inf)
+            self.pending = self.pending or PendingNotes(
+                self.services.store.limited(limit), self.record.job_id
+            )
+            self.pending.saw(found.text)
+            if self.on_reason is not None:
+                self.on_reason(found.text)
         if found.trouble:
             self._warn_once(f"Job {self.record.job_id} is {view.status.value}: {found.text}")
 

@@ -63,6 +63,7 @@ def _text(report: Report) -> Iterator[str]:
             bar = "█" * round(_BAR * span.seconds / longest)
             where = f"{span.attempt}  {span.name:<12} {seconds_text(span.seconds):>8}"
             yield f"    {where}  {bar}".rstrip()
+            yield from (f"       {reason}" for reason in span.reasons)
     if report.attempts:
         yield from ("", "Attempts:")
     for end in report.attempts:
@@ -101,6 +102,7 @@ def _html(report: Report) -> str:
             f"<tr><td>{span.attempt}<td>{escape(span.name)}<td>{seconds_text(span.seconds)}"
             f'<td class=wide><div class="bar {escape(span.name)}" '
             f'style="width:{100 * span.seconds / longest:.1f}%"></div>'
+            + "<br>".join(map(escape, span.reasons))
             for span in report.timeline
         ),
         "</table>",

@@ -48,8 +48,9 @@ from kinetic.home.liveness import (
     was_announced,
 )
 from kinetic.home.paths import Home, JobFolder
-from kinetic.home.queue import ensure_starter, withdraw
+from kinetic.home.queue import ensure_starter, why_waiting, withdraw
 from kinetic.job_status import JobStatus
+from kinetic.jobs.pending import note_reasons
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.user_warnings import warn_caller, warn_once
 from kinetic.waiting import Deadline, sleep
@@ -240,8 +241,8 @@ class LocalBackend:
             from kinetic.backends.local.bucket_access import refuse_without_client
 
             refuse_without_client(interpreter, str(self._store.location))
+        job_id = launch.record.job_id
         with ExitStack() as stack, self._translated(launch.record):
-            job_id = launch.record.job_id
             place = self._announced.get(job_id)
             if place is None:
                 place = Staged(self._home, job_id)
@@ -260,8 +261,11 @@ class LocalBackend:
                 else int(launch.request.settings.local_jobs.value)
                 or max(8, 4 * (os.cpu_count() or 1)),
             )
+        now = time.time()
+        if launch.batch is None and is_waiting(self._home.job(job_id)):
+            note_reasons(self._store, job_id, [(why_waiting(self._home, job_id), now, now)])
         try:
-            if is_due(self._home, time.time()):
+            if is_due(self._home, now):
                 start_collection(self._home, self._store, environment)
         except OSError as error:
             log.info("Old files could not be removed today: %s", error)
