@@ -55,6 +55,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "peak_memory": (0, 2**53),
     "exit_code": (-(2**31), 2**32),
     "signal": (0, 1024),
+    "exited_with": (0, 255),
     "version": _COUNT,
     "claimed_at": _TIME,
     "written_at": _TIME,

@@ -94,6 +94,9 @@ class JobKilledError(JobFailedError):
 class NoValueError(JobFailedError):
     """The function ended without a value: it left its process, or its value cannot be pickled."""
 
+    exit_code: int | None = None
+    """The code with which it left its process; None if it did not, or an earlier Kinetic ran it."""
+
 
 class PreparationError(JobFailedError):
     """Kinetic could not prepare the call on the job's machine."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import Count, JsonObject, Seconds, complete_accelerators, target_options
-
-if TYPE_CHECKING:
-    from kinetic.errors import NoValueError
 
 
 def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -105,21 +101,9 @@ def command(app: App, /, script: Path, args: tuple[str, ...], detach: bool, **gi
     try:
         call(request, run_script, args, {}, submit=start)
     except NoValueError as error:
-        code = _exit_code(app, error)
-        if code is None:
+        if error.exit_code is None:
             raise
         app.output.warn(
-            f"{script.name} exited with {code}. Its job is kept: kinetic jobs status {error.job_id}"
+            f"{script.name} exited with {error.exit_code}. Its job is kept: kinetic jobs status {error.job_id}"
         )
-        raise click.exceptions.Exit(code) from None
-
-
-def _exit_code(app: App, error: NoValueError) -> int | None:
-    """Return the code with which the script exited; None if the job ended in another way."""
-    exits = [host for host in app.attach(error.job_id).outcome().hosts if host.reason == "exited"]
-    if not exits:
-        return None
-    # `sys.exit("3")` prints 3, and the code is 1; an `os._exit` has no exception.
-    told = r"The function called sys\.exit\((-?[0-9]+)\)|The process ended with exit code ([0-9]+) "
-    found = re.match(told, exits[-1].message)
-    return int(found[1] or found[2]) & 0xFF if found else 1
+        raise click.exceptions.Exit(error.exit_code) from None

@@ -70,6 +70,8 @@ class HostOutcome:
     message: str = ""
     """What happened, in one sentence."""
     signal: int | None = None
+    exited_with: int | None = None
+    """If it `exited`: the code that `python` itself would have ended with, from 0 to 255. None in older records."""
     error: ErrorInfo | None = None
     value: Pickled | None = None
     """The returned value, of the leader only: those of other hosts are not stored."""

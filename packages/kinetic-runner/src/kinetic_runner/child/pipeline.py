@@ -400,12 +400,10 @@ class _Host:
                 self.send({"phase": "report"})  # From now on a stop does not change the outcome.
                 if error.code is not None and not isinstance(error.code, int):
                     print_error(f"{error.code}\n")  # As Python does.
-                return self.outcome(
-                    "exited",
-                    layout.EXIT_FUNCTION_FAILED,
-                    end.message,
-                    error_info(error, self.storage),
-                )
+                info, code = error_info(error, self.storage), layout.EXIT_FUNCTION_FAILED
+                exited_with = error.code & 0xFF if isinstance(error.code, int) else 1
+                outcome = self.outcome("exited", code, end.message, info)
+                return replace(outcome, exited_with=exited_with)
             case Raised(error):
                 self.send({"phase": "report"})
                 message = f"{type_name(error)}: {message_of(error)}"

@@ -154,7 +154,8 @@ def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
         code = end.status >> 8 & 0xFF
         message = f"The process ended with exit code {code} inside {where}, without a report."
         called = end.phase in ("call", "report")
-        return _fields("exited", EXIT_FUNCTION_FAILED if called else EXIT_NOT_PREPARED, message)
+        ours = EXIT_FUNCTION_FAILED if called else EXIT_NOT_PREPARED
+        return {**_fields("exited", ours, message), "exited_with": code}
     message = f"The process was killed by {_name(number)} in {where}"
     if number == signal.SIGKILL:
         message += {

@@ -226,7 +226,8 @@ def _kind_of(outcome: Outcome, host: HostOutcome | None) -> tuple[type[JobFailed
         return JobKilledError, "signal", host.signal
     if host.reason in ("exception", "exited"):
         called = host.phase in ("call", "report")
-        return (NoValueError, "", None) if called else (PreparationError, "phase", host.phase)
+        left = (NoValueError, "exit_code", host.exited_with)
+        return left if called else (PreparationError, "phase", host.phase)
     return JobFailedError, "", None
 
 
