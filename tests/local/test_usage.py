@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from kinetic_cli.commands.jobs.top import rows
+from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.usage import Chip, Sample, Usage
 
 WORK = """
@@ -42,6 +43,15 @@ def test_jobs_top_shows_processors_and_memory_of_a_job_that_has_ended(project: A
     assert "ten seconds" in none.stderr
     assert "has no attempt 2" in wrong.stderr
     assert wrong.returncode == 1
+
+    stored = project.home / "store" / JobObjects(job).usage(1, 0)
+    for old, new in (('"cpus": ', '"cpus": -'), ('"memory": ', '"memory": -'), ("{", "")):
+        whole = stored.read_text()
+        stored.write_text(whole.replace(old, new))
+        forged = project.cli("jobs", "top", job)
+        assert forged.returncode == 1
+        assert forged.stderr.startswith(f"Error: logs/{job}/1/host-0.usage is not a valid Usage:")
+        stored.write_text(whole)
 
 
 def test_chips_that_are_known_only_after_some_samples_are_shown() -> None:

@@ -62,6 +62,13 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "started_at": _TIME,
     "finished_at": _TIME,
     "stopped_at": _TIME,
+    "at": _TIME,
+    "cpus": (1, 2**20),
+    "cpu": (0, 2**20),
+    "busy": (0, 100),
+    "memory": (0, 2**53),
+    "memory_limit": (1, 2**53),
+    "memory_total": (0, 2**53),
     "first": _TIME,
     "last": _TIME,
 }
