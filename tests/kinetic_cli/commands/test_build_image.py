@@ -323,17 +323,21 @@ def test_the_environment_of_a_project_is_made_for_the_local_backend(
 ) -> None:
     root = world.folder / "project"
     root.mkdir()
-    (root / "requirements.txt").write_text("alpha\n")
+    project = '[project]\nname = "p"\nversion = "1"\ndependencies = ["alpha"]\n'
+    (root / "pyproject.toml").write_text(project)
+    (root / "environment.yml").touch()
     world.offer("alpha", "1.0")
     home = warm(world.folder / "kinetic")
 
     made = run(
-        *("build-image", "--accelerator", "cpu", str(root)),
+        *("build-image", "--accelerator", "cpu", str(root), "--quiet"),
         home=home,
         environment={"KINETIC_BACKEND": "local"},
     )
 
     assert made.exit_code == 0, made.stderr
+    (warning,) = made.stderr.splitlines()
+    assert warning.startswith(f"Warning: {root}/environment.yml is not read.")
     digest = made.stdout.strip().removeprefix("environment:")
     assert list(
         (home / "environments" / digest).glob(

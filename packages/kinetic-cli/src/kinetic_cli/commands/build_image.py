@@ -88,6 +88,8 @@ def command(
     from kinetic.settings.settings import environment
     from kinetic.submit.options import check_options
     from kinetic.submit.prepare import prepare
+    from kinetic.submit.warnings import Notices
+    from kinetic_payload.progress import silent
 
     given = {"--repo": repo, "--category": categories, "--tag": tag, "--dockerfile": dockerfile}
     given |= {"--registry-user": registry_user, "--registry-secret": registry_secret}
@@ -98,7 +100,9 @@ def command(
         began = time.monotonic()
         options = check_options(accelerator=accelerator, container_image="bundled")
         app.print_warnings()
-        image = prepare(path or Path(), options, settings, report=app.output.note).image
+        note = app.output.note
+        notices = Notices(lambda text: app.output.warn(f"Warning: {text}"), note, note, silent)
+        image = prepare(path or Path(), options, settings, notices).image
         if as_json:
             app.output.json({"image": image, "seconds": round(time.monotonic() - began, 1)})
         else:
@@ -197,7 +201,7 @@ def _publish(app: App, console: Console, images: BaseImages, category: Category)
         fail(reason_of(error))
     else:
         for note in found.notes:
-            report(note)
+            report(f"Warning: {note}", error=True)
         status = "built" if found.built_by else "published" if found.changed else "up to date"
         row |= {"status": status, "digest": found.digest, "builder": found.built_by}
     return row | {"seconds": round(time.monotonic() - began, 1)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,21 +12,19 @@ from kinetic.settings.home import make_home
 from kinetic.settings.settings import environment, user_home
 from kinetic.submit.package import Packaging, own_files, snapshot_of
 from kinetic.submit.request import request_of
-from kinetic.submit.warnings import Notices
 from kinetic_payload.progress import silent
 from kinetic_payload.project.roots import Entry, plan_project
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic.submit.options import RunOptions
+    from kinetic.submit.warnings import Notices
 
 
-def prepare(
-    path: Path, options: RunOptions, settings: Settings, *, report: Callable[[str], None]
-) -> Environment:
+def prepare(path: Path, options: RunOptions, settings: Settings, notices: Notices) -> Environment:
     """Return what the jobs of the project of *path*, a script or a folder, will run in; make it if it is missing.
 
-    Nothing is submitted. *report* is called with progress and warnings.
+    Nothing is submitted.
 
     Raises:
         InvalidRequestError: There is no such path, or a setting is invalid.
@@ -46,7 +43,7 @@ def prepare(
         request.backend, request.target, jobs_location(settings, request.backend), settings
     )
     for warning in services.backend.check(request):
-        report(warning)
+        notices.warn(warning)
     home = Path(settings.home.value)
     make_home(str(home))
     plan = plan_project(
@@ -57,7 +54,7 @@ def prepare(
         override=settings.package_root.value,
     )
 
-    packaging = Packaging(plan, Notices(report, report, report, silent))
+    packaging = Packaging(plan, notices)
     packaging.reads_buckets.set_result(False)
     own = own_files(home, services.store.location)
     packaging.snapshot.set_result(snapshot_of(plan, request, exclude=own, track=silent))
