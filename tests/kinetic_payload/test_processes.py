@@ -25,6 +25,7 @@ from kinetic_payload.processes import (
     signal_group,
     spawn,
     still_living,
+    tree_of,
 )
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it is about /proc")
@@ -132,6 +133,7 @@ def test_descendants_are_found_below_their_parents(start) -> None:
     assert pid in found
     assert len(found) >= 3
     assert not has_children(found[-1])
+    assert sorted(tree_of(pid)) == sorted([pid, *descendants_of([pid], living_processes())])
     signal_group(pid)
 
 

@@ -109,6 +109,21 @@ def descendants_of(roots: Iterable[int], processes: Mapping[int, Process]) -> li
     return found
 
 
+def tree_of(root: int) -> list[int]:
+    """Return process *root* and its descendants. Where the kernel lists children, others cost nothing."""
+    if not os.path.exists("/proc/thread-self/children"):  # noqa: PTH110 - light
+        return [root, *descendants_of([root], living_processes())]
+    found = [root]
+    for pid in found:  # It grows.
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - light
+        except OSError:
+            continue  # It has ended.
+        for thread in threads:
+            found += map(int, _proc(pid, f"task/{thread}/children").split())
+    return found
+
+
 def still_living(
     recorded: Mapping[int, Process], processes: Mapping[int, Process]
 ) -> dict[int, Process]:

@@ -12,7 +12,7 @@ from time import monotonic, time
 from typing import Any, Final
 
 from kinetic_payload.errors import KineticError
-from kinetic_payload.processes import descendants_of, living_processes, usage_of
+from kinetic_payload.processes import tree_of, usage_of
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.usage import Chip, Sample, Usage
 from kinetic_payload.stores.store import Store
@@ -71,8 +71,7 @@ class UsageRecorder:
         used, gpus = 0.0, self._gpus
         while not self._over.wait(self._seconds):
             gpus = gpus or gpus_of()
-            living = living_processes()
-            seconds, memory = usage_of([self._root, *descendants_of([self._root], living)])
+            seconds, memory = usage_of(tree_of(self._root))
             now = monotonic()
             # A process that ended took its time with it, if its parent did not wait for it.
             cpu = max(0.0, seconds - used) / (now - last)
