@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 
-def on_a_small_disk(project, where: Path, *args: str, script: str, size: str = "5m") -> str:
+def on_a_small_disk(
+    project, where: Path, *args: str, script: str, size: str = "5m", image: Path | None = None
+) -> str:
     """Run *script* where a small disk lies at *where*, and return what it printed."""
     where.mkdir(exist_ok=True)
     (project.home / "cache").rename(project.home.with_name("cache"))
     # A home with its cache saves time, where that fits.
     fill = f'cp -rp {project.home.with_name("cache")} "$KINETIC_HOME"' if size == "5m" else "true"
-    mount = f'mount -t tmpfs -o size={size},mode=700 none "$0" && {fill} && exec "$@"'
+    disk = f"-o loop {image}" if image else f"-t tmpfs -o size={size},mode=700 none"
+    mount = f'mount {disk} "$0" && {fill} && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", mount, str(where)]
     if not shutil.which("unshare") or project.execute(*command, "true").returncode:
         pytest.skip("no private mounts here")
@@ -83,3 +88,36 @@ def test_a_value_that_is_too_large_for_the_disk_waits_for_room(project) -> None:
 
     assert "no space is left on the disk" in shown.partition("result:")[0]
     assert "whole True 4000000" in shown
+
+
+@pytest.mark.skipif(not shutil.which("mkfs.btrfs"), reason="no tools for Btrfs")
+def test_data_takes_no_room_where_files_share_blocks_and_stays_apart(project, tmp_path) -> None:
+    image = tmp_path / "disk"
+    image.touch()
+    os.truncate(image, 160_000_000)  # Too small for three times the data.
+    subprocess.run(["mkfs.btrfs", "-q", "-m", "single", image], check=True)
+    project.write(
+        "main.py",
+        """
+        import os
+        from pathlib import Path
+        import kinetic
+
+        @kinetic.run(accelerator="cpu")
+        def work(path):
+            with open(path, "r+b") as stream:
+                stream.write(b"job")
+            return Path(path).stat().st_size
+
+        if __name__ == "__main__":
+            mine = Path(os.environ["FULL"], "mine.bin")
+            mine.write_bytes(b"mine" + os.urandom(60_000_000))
+            job = work.run_async(kinetic.Data(mine))
+            print(job.result(cleanup=False), mine.read_bytes()[:4])
+            print(work(kinetic.Data(mine)))
+    """,
+    )
+
+    shown = on_a_small_disk(project, project.home, script="main.py", image=image)
+
+    assert shown.splitlines() == ["60000004 b'mine'", "60000004"]
