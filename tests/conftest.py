@@ -91,14 +91,12 @@ def ended_below(folder: Path) -> list[str]:
     except ImportError:  # What does not come with it starts no jobs.
         return []
     ended = []
-    try:
-        ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    except psutil.Error:  # One of them ended just now.
-        ours = {os.getpid(), os.getppid()}
+    this = psutil.Process()
     for process in psutil.process_iter():
-        if process.pid in ours:  # Who called us may name the folder: `--basetemp` is an argument.
-            continue
         try:
+            # No test started what is older than we, and who called us may name the folder (`--basetemp`).
+            if process == this or process.create_time() < this.create_time():
+                continue
             named = [*process.cmdline(), process.environ().get("KINETIC_HOME", "")]
             named += [file.path for file in process.open_files()]
             if any(f"{folder}/" in f"{name}/" for name in named):

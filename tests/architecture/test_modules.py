@@ -1,10 +1,9 @@
-"""What is true of every module of ours: documented, of short functions, with errors and private files of one kind."""
+"""What is true of every module of ours: short functions, errors and private files of one kind."""
 
 from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,22 +42,11 @@ NOT_OURS_TO_CATCH = {
 """Exceptions that no user ever sees, and why they are not errors."""
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for module, path in SOURCES.items():
-        yield module, ast.parse(path.read_text(encoding="utf-8"))
-
-
-def test_every_module_has_a_docstring() -> None:
-    missing = [module for module, tree in trees() if not (ast.get_docstring(tree) or "").strip()]
-
-    assert missing == []
-
-
 def test_no_function_is_too_long_to_be_understood_as_one() -> None:
     functions = [
         (f"{module}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1)
-        for module, tree in trees()
-        for node in ast.walk(tree)
+        for module, path in SOURCES.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         # A signature and a docstring are read, not understood.
         if _without_head(node) > LONGEST_FUNCTION

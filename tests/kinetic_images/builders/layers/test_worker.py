@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,15 @@ def test_a_worker_writes_the_same_layer_as_this_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "contents",
     [
-        {"record": "".join(f"{number},,\n" for number in range(1_500_000))},
-        {"files": {"demo.py": "x = [" + "0," * 500_000 + "]"}},
+        lambda: {"record": "".join(f"{number},,\n" for number in range(1_500_000))},
+        lambda: {"files": {"demo.py": "x = [" + "0," * 500_000 + "]"}},
     ],
     ids=["record", "literals"],
 )
 def test_the_memory_of_a_worker_is_limited_for_any_wheel(
-    tmp_path: Path, contents: dict[str, Any]
+    tmp_path: Path, contents: Callable[[], dict[str, Any]]
 ) -> None:
-    wheel = make_wheel(tmp_path, **contents)
+    wheel = make_wheel(tmp_path, **contents())
     command = [sys.executable, "-c", MEASURED, wheel, an_output(tmp_path)]
     found = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     assert int(found.stdout) < 300_000
