@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import compileall
 import os
 import re
 import shutil
@@ -23,10 +22,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let signals do what they do: who runs the tests in the background has them ignored, and so
     would every process that a test starts. To be told to stop is to be interrupted: fixtures tidy up.
 
-    Where `PYTHONDONTWRITEBYTECODE` is set, each of some thousand processes would compile our modules.
+    `PYTHONDONTWRITEBYTECODE` counts for nothing: each of some thousand processes would compile what it imports.
     """
-    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
-        compileall.compile_dir(PACKAGES, quiet=2)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251 - the processes inherit it
+    sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
