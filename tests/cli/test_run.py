@@ -6,10 +6,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from kinetic.testing import eventually
 
@@ -84,37 +81,24 @@ def test_with_quiet_anywhere_notes_and_progress_go_and_errors_stay(laptop: Any) 
     assert "Error: " in laptop.kinetic("--quiet", "jobs", "result", job_id).stderr
 
 
-@pytest.fixture
-def running(laptop: Any) -> Iterator[str]:
-    """The id of a job that runs on four hosts until it is cancelled."""
-    (laptop.project / "wait.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(600)")
-    where = (
-        "--accelerator",
-        "v5litepod-16",
-        "--backend",
-        "local-gke",
-        "--capture-env-vars",
-        "RATE",
-    )
-    laptop.environment["RATE"] = "7"
-    job_id = laptop.kinetic("run", "--detach", *where, "wait.py").stdout.strip()
-    eventually(
-        lambda: laptop.kinetic("jobs", "logs", "--all-hosts", job_id).stdout.count("up") == 4,
-        every=0.5,
-    )
-    yield job_id
-    laptop.kinetic("jobs", "cleanup", job_id)
-
-
-def test_a_command_in_a_running_job_has_its_folder_its_variables_and_its_own_exit_code(
-    laptop: Any, running: str
+def test_commands_and_a_shell_in_a_running_job_have_its_variables_and_their_own_exit_codes(
+    laptop: Any,
 ) -> None:
+    # Two hosts.
+    where = ("--accelerator", "v5p-8", "--backend", "local-gke", "--capture-env-vars", "RATE")
+    laptop.environment["RATE"] = "7"
+    (laptop.project / "wait.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(600)")
+    running = laptop.kinetic("run", "--detach", *where, "wait.py").stdout.strip()
+    laptop.submitted.append(running)
+    logs = laptop.home / "jobs" / running / "attempt-1"
+    eventually(lambda: [path.read_text() for path in logs.glob("host-*.log")] == ["up\n"] * 2)
+
     show = "cat - && ls && echo $RATE $KINETIC_HOST_INDEX $KINETIC_JOB_ID && echo no >&2 && exit 5"
     asked = subprocess.run(
-        [sys.executable, "-m", "kinetic_cli", "jobs", "exec", "--host", "2", running, "--", "sh", "-c", show],
+        [sys.executable, "-m", "kinetic_cli", "jobs", "exec", "--host", "1", running, "--", "sh", "-c", show],
         input="given\n", env=laptop.environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert asked.stdout.splitlines() == ["given", "main.py", "wait.py", f"7 2 {running}"], asked
+    assert asked.stdout.splitlines() == ["given", "main.py", "wait.py", f"7 1 {running}"], asked
     assert (asked.stderr, asked.returncode) == ("no\n", 5)
 
     def refusal(*words: str) -> str:
@@ -122,21 +106,10 @@ def test_a_command_in_a_running_job_has_its_folder_its_variables_and_its_own_exi
         assert done.returncode == 1
         return str(done.stderr)
 
-    assert "its last one is host 3" in refusal("exec", running, "--host", "4", "--", "ls").lower()
+    assert "its last one is host 1" in refusal("exec", running, "--host", "2", "--", "ls").lower()
     assert "'no-such' could not be started" in refusal("exec", running, "no-such")
     assert f"kinetic jobs exec {running} -- COMMAND" in refusal("shell", running)
-    waiting = laptop.start(
-        "jobs", "exec", running, "--", "sh", "-c", "trap '' HUP; echo on; sleep 99"
-    )
-    assert waiting.stdout.readline() == "on\n"
-    laptop.kinetic("jobs", "cancel", running)
-    assert waiting.wait(60) == 137
-    assert "is FAILED: a command can run in it only while it is RUNNING" in refusal(
-        "exec", running, "ls"
-    )
 
-
-def test_a_shell_in_a_running_job_has_the_terminal(laptop: Any, running: str) -> None:
     ours, its = pty.openpty()
     shell = subprocess.Popen(
         [sys.executable, "-m", "kinetic_cli", "jobs", "shell", running],
@@ -147,3 +120,13 @@ def test_a_shell_in_a_running_job_has_the_terminal(laptop: Any, running: str) ->
     assert shell.wait(60) == 4
     assert b"rate=7" in os.read(ours, 65536)
     os.close(ours)
+
+    waiting = laptop.start(
+        "jobs", "exec", running, "--", "sh", "-c", "trap '' HUP; echo on; sleep 99"
+    )
+    assert waiting.stdout.readline() == "on\n"
+    laptop.kinetic("jobs", "cancel", running)
+    assert waiting.wait(60) == 137
+    assert "is FAILED: a command can run in it only while it is RUNNING" in refusal(
+        "exec", running, "ls"
+    )
