@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251 - the processes inherit it
     sys.dont_write_bytecode = False
+    if worker := getattr(config, "workerinput", None):
+        # All import all tests. Each begins elsewhere, so that it finds what the others have compiled meanwhile.
+        first = len(config.args) * int(worker["workerid"][2:]) // worker["workercount"]
+        config.args = [*config.args[first:], *config.args[:first]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -57,9 +61,14 @@ def _cores() -> int:
     return count
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that it is not what all wait for in the end."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Begin with what takes longest, so that it is not what all wait for in the end.
+
+    Before the items are shuffled, they have the same order in all processes.
+    """
+    items.sort(key=lambda item: item.path)
+    yield
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
