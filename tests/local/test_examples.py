@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,9 +23,17 @@ def environment_of_a_user(home: Path) -> dict[str, str]:
     return {**kept, "KINETIC_HOME": str(home)}
 
 
-def run(name: str, home: Path, *arguments: str, cwd: Path | None = None, **environment: str) -> str:
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """The examples, in a folder of their own: jobs of this checkout would take all of it along."""
+    return shutil.copytree(EXAMPLES, tmp_path / "examples")
+
+
+def run(
+    script: Path, home: Path, *arguments: str, cwd: Path | None = None, **environment: str
+) -> str:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
+        [sys.executable, str(script), *arguments],
         env={**environment_of_a_user(home), **environment},
         cwd=cwd,
         capture_output=True,
@@ -35,30 +44,24 @@ def run(name: str, home: Path, *arguments: str, cwd: Path | None = None, **envir
     return done.stdout
 
 
-def test_a_killed_training_resumes_from_its_last_checkpoint_in_the_folder_for_outputs(
-    tmp_path: Path,
+def test_a_killed_training_resumes_from_its_last_checkpoint_in_a_bucket(
+    examples: Path, tmp_path: Path
 ) -> None:
-    printed = run("checkpoints.py", tmp_path / "home", KINETIC_OUTPUT_DIR=str(tmp_path / "kept"))
-    assert "attempt 2 begins at step 30" in printed
-    kept = sorted(path.name for path in (tmp_path / "kept" / "broken").iterdir())
-    assert kept == ["000050.npz", "000060.npz"]
-
-
-def test_a_killed_training_resumes_from_its_last_checkpoint_in_a_bucket(tmp_path: Path) -> None:
     with GcsServer() as server:
         server.create_bucket("jobs")
-        printed = run(
-            "checkpoints.py", tmp_path / "home", KINETIC_STORE="gs://jobs", **server.environment
-        )
-        kept = server.names("jobs")
+        where = {"KINETIC_STORE": "gs://jobs", "KINETIC_OUTPUT_DIR": "gs://jobs/kept"}
+        environment = {**where, **server.environment}
+        printed = run(examples / "checkpoints.py", tmp_path / "home", **environment)
+        saved = server.names("jobs", "kept/broken/")
     assert "attempt 2 begins at step 30" in printed
-    saved = [name.partition("/broken/")[2] for name in kept if name.startswith("outputs/")]
-    assert [name for name in saved if name] == ["000050.npz", "000060.npz"]
+    assert saved == ["kept/broken/000050.npz", "kept/broken/000060.npz"]
 
 
-def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(tmp_path: Path) -> None:
+def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(
+    examples: Path, tmp_path: Path
+) -> None:
     with subprocess.Popen(
-        [sys.executable, str(EXAMPLES / "sweep.py")],
+        [sys.executable, str(examples / "sweep.py")],
         env=environment_of_a_user(tmp_path / "home"),
         stdout=subprocess.PIPE,
         cwd=tmp_path,
@@ -68,7 +71,7 @@ def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(tmp_p
         group = submitter.stdout.readline().split()[-1]
         submitter.kill()
 
-    rows = run("sweep.py", tmp_path / "home", group, cwd=tmp_path).splitlines()[1:-1]
+    rows = run(examples / "sweep.py", tmp_path / "home", group, cwd=tmp_path).splitlines()[1:-1]
 
     scores = [float(row.split()[-1]) for row in rows]
     assert len(scores) == 20
@@ -77,13 +80,14 @@ def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(tmp_p
     assert (tmp_path / "sweep.svg").read_text().count("<rect") == 20
 
 
-def test_a_training_on_one_host_is_continued_on_two(tmp_path: Path) -> None:
+def test_a_training_on_one_host_is_continued_on_two(examples: Path, tmp_path: Path) -> None:
+    training = examples / "digits" / "training.py"
     again = ("--run", "mine", "--output-dir", str(tmp_path / "kept"))
-    one = run("digits/training.py", tmp_path / "home", "--accelerator", "cpu", *again)
+    one = run(training, tmp_path / "home", "--accelerator", "cpu", *again)
     # The newest checkpoint is not complete.
     (tmp_path / "kept" / "mine" / "000060" / "complete").unlink()
     on_two = ("--accelerator", "tpu-v4-8", *again)
-    two = run("digits/training.py", tmp_path / "home", *on_two, KINETIC_BACKEND="local-gke")
+    two = run(training, tmp_path / "home", *on_two, KINETIC_BACKEND="local-gke")
 
     assert "attempt 1 begins after epoch 0" in one
     for host in range(2):
@@ -101,7 +105,7 @@ def test_a_tutorial_prints_its_expected_lines(tutorial: str, tmp_path: Path) -> 
     project.mkdir()
     (project / "train.py").write_text(code, encoding="utf-8")
 
-    printed = iter(run(str(project / "train.py"), tmp_path / "home", cwd=project).splitlines())
+    printed = iter(run(project / "train.py", tmp_path / "home", cwd=project).splitlines())
 
     for expected in re.findall(r"# → (.*)$", code, re.MULTILINE):
         assert expected in printed
