@@ -1,7 +1,7 @@
 """The supervisor: manages one local job from its first attempt to its outcome.
 
 It is the parent of the job's runners and runs in a session of its own. Modules that are not needed to start
-the runners are imported afterwards, so that the user's function starts sooner. They are imported soon after,
+the runners are imported afterwards, so that the user's function starts sooner. They are imported while it runs,
 because Kinetic may be upgraded or removed while the job runs.
 """
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Store
 
 _RETRY_SECONDS = 5.0
-_LOAD_AFTER = 0.3
-"""Seconds until the deferred imports. By then a short job has ended, and the cores have time for them."""
+_LOAD_AFTER = 5.0
+"""Seconds until the deferred imports, which are more than the rest of a supervisor. Twenty short jobs at once have
+ended by then, on two cores, too."""
 _NOT_PREPARED = 2
 _PREFIX = "[kinetic] "
 _LOG_BYTES = 2000
