@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import threading
@@ -20,16 +19,9 @@ from small_images import push_image
 
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
-from kinetic_images.dependencies import read_dependencies
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
-    BuildCancelledError,
     BuildError,
-    BuildTimeoutError,
-    DependencyError,
-    DownloadError,
-    DownloadLoginError,
-    DownloadUnavailableError,
     RegistryError,
     RegistryPermissionError,
     RegistryUnavailableError,
@@ -73,10 +65,6 @@ class World:
     def home(self, machine: str) -> Path:
         return self.project.folder / machine
 
-    def vanish(self, name: str, version: str) -> None:
-        """Remove a wheel from the index."""
-        (self.project.packages / f"{name}-{version}-py3-none-any.whl").unlink()
-
     def layers(self) -> LayersBuilder:
         folder = self.project.folder / "layers"
         return LayersBuilder(REGISTRY, WheelFiles(folder / "wheels"), folder, processes=1)
@@ -116,13 +104,12 @@ class World:
 
 
 class Stub:
-    """Stores an image without building it. May wait and fail, and fails if a package is missing."""
+    """Stores an image without building it. May wait and fail."""
 
-    def __init__(self, world: World, *errors: Exception, missing: Exception | None = None) -> None:
+    def __init__(self, world: World, *errors: Exception) -> None:
         self.name = "stub"
         self.world = world
         self.errors = [*errors]
-        self.missing = missing
         self.builds = 0
         self.lock = threading.Lock()
         self.proceed = threading.Event()
@@ -139,9 +126,6 @@ class Stub:
             self.builds += 1
             error = self.errors.pop(0) if self.errors else None
         assert self.proceed.wait(60)
-        files = {path.name for path in self.world.project.packages.iterdir()}
-        if self.missing and not files.issuperset(package.file for package in recipe.packages):
-            error = self.missing
         if error is not None:
             raise error
         layers = [{"tag": recipe.tag.encode()}]
@@ -230,148 +214,27 @@ def test_another_machine_gets_the_same_image_even_if_the_index_has_changed(world
     assert world.ensure("three").reference == third.reference
 
 
-FOLDERS = {
-    "relative": "--find-links wheels",
-    "absolute": "--find-links {root}/wheels",
-    "of uv": "",
-    "flat index": "",
-}
-UV_TOML = {
-    "of uv": "find-links = ['wheels', '{links}']\n",
-    "flat index": "[[index]]\nname = 'ours'\nurl = 'wheels'\nformat = 'flat'\ndefault = true\n",
-}
-
-
-class Checkout:
-    """The same project on another machine, in another folder, with a folder of wheels."""
-
-    def __init__(self, world: World, machine: str, form: str, *needs: str) -> None:
-        self.world, self.machine = world, machine
-        root = world.project.folder / "machines" / machine / "project"
-        (root / ".git").mkdir(parents=True)
-        write_wheel(root / "wheels" / "beta-1.0-py3-none-any.whl", "beta", "1.0", *needs)
-        links = world.project.links
-        lines = [f"--find-links {links}", FOLDERS[form].format(root=root)]
-        if form != "flat index":
-            lines.append("--no-index")  # It would exclude that index.
-        (root / "requirements.txt").write_text("\n".join([*lines, "alpha", "beta"]))
-        if form in UV_TOML:
-            (root / "uv.toml").write_text(UV_TOML[form].format(links=links))
-        self.root = root
-
-    def ensure(self) -> EnsuredImage:
-        environ = self.world.project.environ
-        dependencies = read_dependencies(self.root / "requirements.txt", environ=environ)
-        return self.world.ensure(self.machine, dependencies=dependencies)
-
-
-@pytest.mark.parametrize("form", FOLDERS)
-def test_the_same_wheels_in_folders_with_other_paths_are_the_same_image(
-    world: World, form: str
-) -> None:
-    first = Checkout(world, "one", form).ensure()
-    world.project.wheel("alpha", "2.0")
-
-    second = Checkout(world, "two", form).ensure()
-
-    assert (second.reference, second.built_by) == (first.reference, None)
-    assert world.project.runs() == 1
-    assert str(world.project.folder) not in world.bucket.read(world.record()).decode()
-
-
-def test_another_wheel_of_the_same_name_is_not_used_and_not_shared(world: World) -> None:
-    first = Checkout(world, "one", "relative").ensure()
-    record = world.bucket.read(world.record())
-    here = Checkout(world, "two", "relative", "alpha")
-    here.machine = "one"
-    for other in (here, Checkout(world, "three", "relative", "alpha")):
-        image = other.ensure()
-        assert (image.reference == first.reference, image.built_by is None) == (
-            False,
-            other is not here,
+def test_what_depends_on_a_folder_of_wheels_is_kept_here_and_not_shared(world: World) -> None:
+    wheels = world.project.root / "wheels"
+    for version in ("1.0", "2.0"):
+        write_wheel(wheels / f"beta-{version}-py3-none-any.whl", "beta", version)
+        world.project.require("--find-links wheels", "alpha", "beta")
+        image = world.ensure("one")
+        assert (versions(image)["beta"], image.built_by) == (
+            "1.0",
+            None if version == "2.0" else "stub",
         )
-    assert world.project.runs() == 3
-    assert world.bucket.read(world.record()) == record
-    assert Checkout(world, "four", "relative").ensure().reference == first.reference
+    assert not [name for name in world.bucket.names() if "resolved" in name]
+    assert versions(world.ensure("two"))["beta"] == "2.0"
 
 
-@pytest.mark.parametrize("error", [DownloadError("404"), BuildError("Failed to download")])
-def test_if_a_file_of_a_kept_lock_has_vanished_it_is_resolved_again_once_for_all(
-    world: World, error: Exception
-) -> None:
-    first = world.ensure("one")
-    world.ensure("four")
-    world.vanish("alpha", "1.0")
-    world.project.wheel("alpha", "2.0")
-    builders = [Stub(world, missing=error)]
-    world.reports.clear()
-
-    image = world.ensure("two", builders=builders, files=NEW)
-
-    assert versions(image)["alpha"] == "2.0"
-    assert image.recipe.base == first.recipe.base
-    (line,) = [line for line in world.reports if "vanished" in line]
-    assert "alpha 1.0 (not on 127.0.0.1:" in line
-    assert world.project.runs() == 1
-    # Others find what was resolved, also those that have kept the lock themselves.
-    for machine in ("three", "four"):
-        other = world.ensure(machine, builders=builders, files=NEWER)
-        assert versions(other) == versions(image)
-    assert world.project.runs() == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "is_down"),
-    [
-        (BuildError("a 500 of the index"), True),
-        (BuildCancelledError("stopped"), False),
-        (BuildTimeoutError("slow"), False),
-        (DownloadUnavailableError("the network"), False),
-        (DownloadLoginError("401"), False),
-    ],
-)
-def test_a_failure_that_another_resolution_cannot_cure_changes_nothing(
-    world: World, packages: FileServer, error: Exception, is_down: bool
-) -> None:
-    world.vanish("alpha", "1.0")
-    world.project.wheel("alpha", "2.0")
-    packages.is_down = is_down
-    with pytest.raises(type(error)):
-        world.ensure(builders=[Stub(world, error)])
-    assert world.project.runs() == 0
-
-
-def test_a_shared_record_that_another_process_has_replaced_meanwhile_is_taken_over() -> None:
+def test_a_shared_record_that_is_damaged_is_replaced() -> None:
     records = SharedRecords(MemoryStore(), Signer(b"k" * 32))
-    records.offer("x", {"lock": "old"})
-    old = records.find("x")
-    assert records.offer("x", {"lock": "a"}, instead_of=old)["lock"] == "a"
-    assert records.offer("x", {"lock": "b"}, instead_of=old)["lock"] == "a"
+    records.offer("x", {"lock": "a"})
+    assert records.offer("x", {"lock": "b"})["lock"] == "a"
     records.store.write("x", b"damaged")
     assert records.offer("x", {"lock": "c"})["lock"] == "c"
     assert (records.find("x") or {})["lock"] == "c"
-
-
-@pytest.mark.parametrize("lock", ["requirements.txt", "pylock.toml"])
-def test_a_file_that_the_project_itself_pins_is_never_replaced(world: World, lock: str) -> None:
-    digest = world.project.wheel("alpha", "1.0")
-    if lock == "pylock.toml":
-        url = f"{world.project.links}alpha-1.0-py3-none-any.whl"
-        (world.project.root / lock).write_text(
-            'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "alpha"\nversion = "1.0"\n'
-            f'wheels = [{{url = "{url}", hashes = {{sha256 = "{digest}"}}}}]\n'
-        )
-    else:
-        world.project.require(f"alpha==1.0 --hash=sha256:{digest}")
-    world.ensure("one")
-    world.vanish("alpha", "1.0")
-    world.project.wheel("alpha", "2.0")
-    place = rf"{re.escape(lock)}:3"
-
-    with pytest.raises(DependencyError, match=rf"{place}: .*alpha-1\.0.* is pinned there"):
-        world.ensure("two", builders=[Stub(world, DownloadError("404"))], files=NEW)
-
-    assert "alpha-1.0" in json.loads(world.bucket.read(world.record()))["lock"]
 
 
 def test_a_change_is_named_before_it_is_built(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tomllib
 from dataclasses import replace
@@ -144,20 +143,6 @@ def test_if_nothing_changed_there_is_one_head(world: World) -> None:
 
     world.publish(KNOWN | {"alpha": "1.0"})  # It is published again.
     assert world.installed() == {}
-
-
-def test_a_file_that_has_vanished_is_found_out_before_a_job_starts_and_once_a_day(
-    world: World,
-) -> None:
-    world.publish(KNOWN)
-    world.project.require("alpha")
-    assert world.installed() == {"alpha": "2.0"}
-    (world.project.packages / "alpha-2.0-py3-none-any.whl").unlink()
-    assert world.installed() == {"alpha": "2.0"}
-    (mark,) = (world.project.folder / "home/cache/images/checked").iterdir()
-    os.utime(mark, (0, 0))
-    assert world.installed() == {"alpha": "1.0"}
-    assert world.project.runs() == 2
 
 
 @pytest.mark.parametrize("python", [None, "3.9.1"])

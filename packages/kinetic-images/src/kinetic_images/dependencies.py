@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -87,15 +87,12 @@ class Dependencies:
     notes: tuple[str, ...] = ()
     """Sentences about what was left out or ignored."""
 
-    def digest(
-        self, platform: str, python: str, place: Callable[[Index], str] | None = None
-    ) -> str:
+    def digest(self, platform: str, python: str) -> str:
         """Return the digest of the dependencies for a target.
 
         Comments, order, blank lines, line endings and the spelling of a name do not change it.
         Requirements, constraints, hashes, options, settings and markers do. The contents of indexes
-        and of local `--find-links` folders are not part of it, and credentials never are. *place* names an index
-        in it (default: by its address, as it is written).
+        and of local `--find-links` folders are not part of it, and credentials never are.
         """
         chosen = self.for_target(platform, python)
         ingredients = {
@@ -109,10 +106,7 @@ class Dependencies:
             "settings": chosen.settings.digested,
             # Not sorted: a package is taken from the first index that has it.
             "indexes": [
-                [
-                    public(place(index) if place else index.written or index.address),
-                    public(index.options),
-                ]
+                [public(index.written or index.address), public(index.options)]
                 for index in chosen.indexes
             ],
             "local": sorted({f"{line.path}[{','.join(line.extras)}]" for line in chosen.local}),

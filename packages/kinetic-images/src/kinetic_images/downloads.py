@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 from kinetic_images.errors import (
     DownloadError,
     DownloadLoginError,
-    DownloadMissingError,
     DownloadUnavailableError,
 )
 from kinetic_payload.http.retry import (
@@ -44,7 +43,7 @@ _LOGIN: Final = (
     "Check the credentials for {host} that the index is configured with.",
 )
 _MISSING: Final = (
-    DownloadMissingError,
+    DownloadError,
     "does not have the file any more",
     "Resolve the dependencies again: set KINETIC_REBUILD=1.",
 )
@@ -132,7 +131,7 @@ class Downloader:
         Raises:
             DownloadLoginError: The server requires other credentials (401, 403).
             DownloadUnavailableError: There was no usable response within the policy's time.
-            DownloadMissingError: The server has no such file.
+            DownloadError: The server has no such file.
         """
         since, received = monotonic(), 0
 
@@ -181,23 +180,6 @@ class Downloader:
             response.pieces.close()
             length = response.headers.get("Content-Length", "")
             return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
-
-        return self._retry(url, what, ask)
-
-    def lacks(self, url: str, *, what: str) -> bool:
-        """Return whether the server says that it does not have the file at *url* (404, 410).
-
-        Raises:
-            DownloadError: The server did not answer that, as for `fetch`.
-        """
-
-        def ask(left: float) -> bool:
-            try:
-                # Not HEAD, which some servers refuse in this way, too.
-                self._request("GET", url, {"Range": "bytes=0-0"}, what, left).pieces.close()
-            except DownloadMissingError:
-                return True
-            return False
 
         return self._retry(url, what, ask)
 

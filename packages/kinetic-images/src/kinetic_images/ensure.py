@@ -26,22 +26,13 @@ from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.caches import collect_daily
 from kinetic_images.claims import Claims
 from kinetic_images.dependencies import Dependencies
-from kinetic_images.errors import (
-    BuildCancelledError,
-    BuildError,
-    BuildTimeoutError,
-    DownloadLoginError,
-    DownloadUnavailableError,
-)
+from kinetic_images.errors import BuildError
 from kinetic_images.kept_records import SharedRecords, find_record, keep_record
-from kinetic_images.lock.cache import same_files
 from kinetic_images.lock.jax import with_accelerator_jax
-from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import without_version
-from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
@@ -137,48 +128,6 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
         BuildError: The build failed; the message contains the end of its log.
     """
     recipe, notes = resolve_image(request, services)
-    try:
-        return _ensured(request, services, recipe, notes)
-    except (BuildCancelledError, BuildTimeoutError, DownloadUnavailableError, DownloadLoginError):
-        raise
-    except BuildError as error:
-        failure = error
-    # Not in the handler: a further failure would be printed together with the first one.
-    again = resolved_again(request, services, recipe)
-    if again is None:
-        raise failure
-    return _ensured(request, services, *again)
-
-
-def resolved_again(
-    request: ImageRequest,
-    services: ImageServices,
-    resolved: Recipe,
-    used: Sequence[LockedPackage] | None = None,
-) -> tuple[Recipe, tuple[str, ...]] | None:
-    """Resolve *request* again if files of *resolved* have vanished; None: there is nothing new.
-
-    *used* are those of its packages that are needed (default: all).
-
-    Raises:
-        DependencyError: The project itself pins a file that has vanished.
-    """
-    gone = vanished_files(
-        resolved.packages if used is None else used, request.dependencies, services.environ
-    )
-    if not gone:
-        return None
-    line = replaceable(gone, request.dependencies, find_lock(request.dependencies))
-    services.reports.line(line)
-    recipe, notes = resolve_image(
-        replace(request, refresh=False), services, instead_of=resolved.packages
-    )
-    return None if same_files(recipe.packages, resolved.packages) else (recipe, notes)
-
-
-def _ensured(
-    request: ImageRequest, services: ImageServices, recipe: Recipe, notes: tuple[str, ...]
-) -> EnsuredImage:
     name = parse_reference(request.repository).tagged(recipe.tag)
     digest = services.registry.digest(str(name))
     built_by = None
@@ -202,15 +151,8 @@ def _ensured(
     )
 
 
-def resolve_image(
-    request: ImageRequest,
-    services: ImageServices,
-    *,
-    instead_of: Sequence[LockedPackage] | None = None,
-) -> tuple[Recipe, tuple[str, ...]]:
+def resolve_image(request: ImageRequest, services: ImageServices) -> tuple[Recipe, tuple[str, ...]]:
     """Return what the image for *request* is made of, and notes for the user.
-
-    *instead_of* are packages that were resolved before and cannot be used any more.
 
     Raises:
         DependencyError: A dependency cannot be used; the message names its file and line.
@@ -251,7 +193,6 @@ def resolve_image(
         report=services.reports.line,
         repository=request.repository,
         refresh=request.refresh,
-        instead_of=instead_of,
     )
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
     cuda = [each.name for each in lock.packages if "cuda" in f"{each.name} {each.version}"]

@@ -70,10 +70,6 @@ class DownloadError(BuildError):
     """A locked package could not be downloaded, or is not the file that was locked."""
 
 
-class DownloadMissingError(DownloadError):
-    """The server of a package does not have the file any more (404, 410)."""
-
-
 class DownloadLoginError(DownloadError, LoginRequiredError):
     """The server of a package requires other credentials (401, 403)."""
 

@@ -71,17 +71,10 @@ class SharedRecords:
             return None
         return record if isinstance(record, dict) else None
 
-    def offer(
-        self,
-        name: str,
-        record: dict[str, Any],
-        *,
-        instead_of: dict[str, Any] | None = None,
-        replace: bool = False,
-    ) -> dict[str, Any]:
-        """Write *record* as *name* unless there is another one than *instead_of*; return what others find.
+    def offer(self, name: str, record: dict[str, Any], *, replace: bool = False) -> dict[str, Any]:
+        """Write *record* as *name* unless there is one; return what others find.
 
-        *replace* overwrites whichever there is.
+        *replace* overwrites what there is.
 
         Raises:
             StoreError: The store cannot be written.
@@ -89,7 +82,7 @@ class SharedRecords:
         with suppress(BucketNotFoundError):
             info = self.store.stat(name)
             found = None if replace or info is None else self.find(name)
-            if found is not None and found != instead_of:
+            if found is not None:
                 return found
             data = self.signing.sign(json.dumps(record, sort_keys=True).encode(), name)
             try:

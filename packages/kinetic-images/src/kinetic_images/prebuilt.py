@@ -5,26 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import time
 from typing import Final
 from urllib.parse import urlsplit
 
 from kinetic_images.bases import BaseImage, find_base
 from kinetic_images.caches import collect_daily
 from kinetic_images.credentials import without_credentials
-from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image, resolved_again
+from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image
 from kinetic_images.errors import DependencyError, ImageNotFoundError
-from kinetic_images.lock.packages import LockedPackage, packages_digest
+from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import FOLDER, travelling_pylock
-from kinetic_payload.files.due import is_due
 from kinetic_payload.files.private import make_folder, write_private
 
 _FETCHED: Final = ("http", "https")
-_CHECKED_EVERY: Final = 86_400.0
-"""Seconds after which indexes are asked again whether they still have the files that jobs download."""
 _CUDA: Final = re.compile(r"jax-cuda\d+-plugin")
 _BUNDLED: Final = "Or use container_image='bundled', which can build packages."
 
@@ -65,17 +61,15 @@ def find_prebuilt(request: ImageRequest, services: ImageServices, *, command: st
         hint = f"Publish it with Python {request.python}: {command}"
         raise ImageNotFoundError(error.message, hint=hint) from None
     known = base.packages
-    wanted = replace(request, base=base.reference, present=known or {})
-    recipe, notes = resolve_image(wanted, services)
-    packages = _lacking(recipe.packages, known)
-    mark = services.home / "cache" / "images" / "checked" / packages_digest(packages)
-    if is_due(mark, time(), every=_CHECKED_EVERY, at_first=True):
-        collect_daily(services.home)
-        # Otherwise the job would find out, which cannot resolve anything.
-        again = resolved_again(wanted, services, recipe, packages)
-        if again is not None:
-            recipe, notes = again
-            packages = _lacking(recipe.packages, known)
+    recipe, notes = resolve_image(
+        replace(request, base=base.reference, present=known or {}), services
+    )
+    collect_daily(services.home)
+    packages = tuple(
+        package
+        for package in recipe.packages
+        if package.direct or known is None or known.get(package.name) != package.version
+    )
     for package in packages:
         _check(package, request)
     plugins = {each.name for each in recipe.packages if _CUDA.fullmatch(each.name)}
@@ -116,17 +110,6 @@ def write_environment(packages: Iterable[LockedPackage], python: str, folder: Pa
                 f"{package.local_path} has changed since its digest was taken.",
                 hint="Submit again when nothing writes to it any more.",
             )
-
-
-def _lacking(
-    packages: Iterable[LockedPackage], known: Mapping[str, str] | None
-) -> tuple[LockedPackage, ...]:
-    """Return those of *packages* that an image with the versions *known* does not contain."""
-    return tuple(
-        package
-        for package in packages
-        if package.direct or known is None or known.get(package.name) != package.version
-    )
 
 
 def _check(package: LockedPackage, request: ImageRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,18 +12,16 @@ from typing import Any, Final
 import msgspec
 
 from kinetic_images.bases import BaseImage, find_base
-from kinetic_images.declared.uv_settings import Index
 from kinetic_images.errors import InvalidReferenceError
 from kinetic_images.kept_records import SharedRecords, find_record, keep_record
 from kinetic_images.lock.cache import (
     ensure_lock,
+    local_folder,
     lock_text,
-    portable,
-    same_files,
     shared_lock_text,
     usable_lock,
 )
-from kinetic_images.lock.packages import Lock, LockedPackage
+from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
@@ -48,14 +46,11 @@ def resolve_on(
     report: Callable[[str], None],
     repository: str,
     refresh: bool = False,
-    instead_of: Sequence[LockedPackage] | None = None,
 ) -> Resolution:
     """Return the resolution of *request* on the image *base*: one of this machine, a shared one, or a new one.
 
-    *refresh* makes a new one in any case. *instead_of* are packages that cannot be used any more: a
-    resolution with exactly these is replaced, here and for others, unless another process has done so. It
-    keeps its base image. *repository* is where the image will be pushed: if it cannot be read, nothing new is
-    shared.
+    *refresh* makes a new one in any case. *repository* is where the image will be pushed: if it cannot be read,
+    nothing new is shared. What depends on a folder of packages on this machine is not shared.
 
     Raises:
         DependencyError, InstallError: See `ensure_lock`.
@@ -63,55 +58,45 @@ def resolve_on(
     """
     assert request.target is not None, "images have a target"
     target = request.target
-    path = home / "cache" / "images" / f"{_key(base, request)}.json"
-    name = build_resolution(_key(base, request, portable))  # Without paths of this machine.
-
-    def is_wanted(found: Resolution) -> bool:
-        return instead_of is None or not same_files(found[1].packages, instead_of)
-
-    replaced = seen = None
+    key = _key(base, request)
+    path, name = home / "cache" / "images" / f"{key}.json", build_resolution(key)
+    if any(local_folder(index) for index in request.dependencies.indexes):
+        shared = None
     if not refresh:
-        replaced = _usable(find_record(path), target, request)
-        if replaced is not None and is_wanted(replaced):
-            return replaced
+        found = _usable(find_record(path), target, request)
+        if found is not None:
+            return found
         seen = None if shared is None else shared.find(name)
         found = _usable(seen, target, request)
-        if seen is not None and found is not None and is_wanted(found):
+        if seen is not None and found is not None:
             source = request.dependencies.source
             if source is not None:
                 report(f"The dependencies in {source} were resolved before, and shared.")
             keep_record(path, seen)
             return found
-        replaced = replaced or found
-    image = (
-        replaced[0] if replaced else find_base(base, target.python, target.machine, registry, home)
-    )
+    image = find_base(base, target.python, target.machine, registry, home)
     lock = ensure_lock(
         replace(request, target=image.target, platform=image.target.platform),
         home=home,
         environ=environ,
         report=report,
         refresh=refresh,
-        instead_of=instead_of,
     )
-    kept = None
-    text = None if shared is None else shared_lock_text(lock, request)
-    if shared is not None and text is not None:
+    if shared is not None and (text := shared_lock_text(lock, request)) is not None:
         registry.digest(repository)
-        superseded = None if instead_of is None else seen
-        kept = shared.offer(name, _record(image, text), instead_of=superseded, replace=refresh)
-    usable = _usable(kept, target, request)
-    # Another version of Kinetic wrote it, or a machine whose folders have other files of the same names.
-    if kept is None or usable is None or not is_wanted(usable):
-        kept, usable = _record(image, lock_text(lock)), (image, lock)
-    keep_record(path, kept)
-    return usable
+        kept = shared.offer(name, _record(image, text), replace=refresh)
+        # Another version of Kinetic may have written what is there.
+        if (usable := _usable(kept, target, request)) is not None:
+            keep_record(path, kept)
+            return usable
+    keep_record(path, _record(image, lock_text(lock)))
+    return image, lock
 
 
-def _key(base: str, request: LockRequest, place: Callable[[Index], str] | None = None) -> str:
+def _key(base: str, request: LockRequest) -> str:
     """Return the digest of everything that decides on the resolution of *request* on the image *base*."""
     assert request.target is not None, "images have a target"
-    ingredients = {**request.ingredients(place), "base": base}
+    ingredients = {**request.ingredients, "base": base}
     text = json.dumps([_FORMAT, request.target.machine, ingredients], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +14,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from kinetic_images.declared.uv_settings import Index
-from kinetic_images.dependencies import OWN_NAMES, Dependencies
+from kinetic_images.dependencies import OWN_NAMES
 from kinetic_images.kept_records import mark_used
 from kinetic_images.lock.index_credentials import IndexCredentials
-from kinetic_images.lock.packages import Lock, LockedPackage, file_path
-from kinetic_images.lock.pylock import pylock_text
+from kinetic_images.lock.packages import Lock, file_path
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import resolve
 from kinetic_images.uv import find_uv
@@ -40,12 +37,11 @@ def ensure_lock(
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None],
     refresh: bool = False,
-    instead_of: Sequence[LockedPackage] | None = None,
 ) -> Lock:
     """Return the lock for *request*: the kept one, or a new one, which is kept in *home*.
 
-    A kept lock is used as long as the request is the same, whatever an index offers meanwhile. *refresh*
-    makes a new one, and so do packages to be used no more, *instead_of* which others are wanted. Any number of processes and threads may call this: one resolves, the others wait.
+    A kept lock is used as long as the request is the same, whatever an index offers meanwhile; *refresh* makes a
+    new one. Any number of processes and threads may call this: one resolves, the others wait.
     *environ* is the environment of uv (default: that of the process).
 
     Raises:
@@ -54,14 +50,12 @@ def ensure_lock(
         UvNotFoundError: There is no uv.
     """
     path = home.joinpath(*FOLDER, f"{request.digest}.json")
-    kept = _read(path, request) if refresh else None
-    stale = kept.packages if kept is not None else instead_of
+    stale = _read(path, request) if refresh else None
 
     def ready() -> Lock | None:
         found = _read(path, request)
         # Another process may have refreshed it while this one waited.
-        is_stale = found is not None and stale is not None and same_files(found.packages, stale)
-        return None if is_stale else found
+        return None if stale is not None and found == stale else found
 
     def make() -> Lock:
         source = request.dependencies.source
@@ -101,11 +95,6 @@ def single_flight(
         return make() if found is None else found
 
 
-def same_files(first: Iterable[LockedPackage], second: Iterable[LockedPackage]) -> bool:
-    """Return whether both name the same files at the same addresses."""
-    return pylock_text(first) == pylock_text(second)
-
-
 def lock_text(lock: Lock) -> str:
     """Return *lock* as text: JSON without credentials."""
     return msgspec.json.encode(lock).decode()
@@ -113,13 +102,11 @@ def lock_text(lock: Lock) -> str:
 
 def shared_lock_text(lock: Lock, request: LockRequest) -> str | None:
     """Return *lock* as text for other machines, without paths of this one; None: it can be used only here."""
-    (flat, _), packages = package_folders(request.dependencies), []
-    own = {*map(requirement_name, request.own), *OWN_NAMES}
+    packages, own = [], {*map(requirement_name, request.own), *OWN_NAMES}
     for package in lock.packages:
-        path = package.local_path
-        if path is None:
+        if package.local_path is None:
             packages.append(package)
-        elif package.name in own or path.parent in flat:
+        elif package.name in own:
             packages.append(replace(package, address=Path("/", package.file).as_uri()))
         else:
             return None
@@ -127,7 +114,7 @@ def shared_lock_text(lock: Lock, request: LockRequest) -> str | None:
 
 
 def usable_lock(text: str, request: LockRequest) -> Lock | None:
-    """Return the lock in the *text* of `lock_text`, with the addresses of wheels on this machine.
+    """Return the lock in the *text* of `lock_text`, with the addresses of Kinetic's own wheels on this machine.
 
     None if it is damaged, or if it names a file that is not on this machine.
     """
@@ -136,15 +123,25 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
     except msgspec.DecodeError:
         return None
     own = {requirement_name(text): path for text, path in request.own.items()}
-    folders = package_folders(request.dependencies)
     here = []
     for package in kept.packages:
-        found = _on_this_machine(
-            package, own.get(package.name) or request.fallback.get(package.name), folders
-        )
-        if found is None:
-            return None
-        here.append(found)
+        path = own.get(package.name) or request.fallback.get(package.name)
+        if path is not None:
+            # The folder of such a wheel is named by its digest.
+            if package.file != path.name or not package.sha256.startswith(path.parent.name):
+                return None
+            here.append(replace(package, address=path.as_uri()))
+            continue
+        path = package.local_path if package.file else None
+        if path is not None:
+            try:
+                with path.open("rb") as stream:
+                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError:
+                return None
+            if digest != package.sha256:
+                return None
+        here.append(package)
     return replace(kept, packages=tuple(here))
 
 
@@ -157,55 +154,6 @@ def _read(path: Path, request: LockRequest) -> Lock | None:
         return None
 
 
-def _on_this_machine(
-    package: LockedPackage, own: Path | None, folders: tuple[tuple[Path, ...], bool]
-) -> LockedPackage | None:
-    """Return *package* with its address on this machine; None if its file is gone or another one.
-
-    *own* is the wheel of this machine if the package is one of Kinetic's own. Others are looked for in *folders*, and
-    where they were once.
-    """
-    if own is not None:
-        # The folder of such a wheel is named by its digest.
-        same = package.file == own.name and package.sha256.startswith(own.parent.name)
-        return replace(package, address=own.as_uri()) if same else None
-    recorded = package.local_path
-    if recorded is None or not package.file:
-        return package
-    flat, elsewhere = folders
-    places = [*(folder / package.file for folder in flat), *([recorded] if elsewhere else [])]
-    for path in [recorded] if package.direct else places:
-        with suppress(OSError), path.open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() == package.sha256:
-                return replace(package, address=path.absolute().as_uri())
-    return None
-
-
-def package_folders(dependencies: Dependencies) -> tuple[tuple[Path, ...], bool]:
-    """Return the folders on this machine whose files are packages, as *dependencies* name them.
-
-    Also return whether packages may be elsewhere, too: in a local index, or where a local page links to.
-    """
-    local = [(index, path) for index in dependencies.indexes if (path := _path_of(index))]
-    flat = [path for index, path in local if index.is_flat and path.is_dir()]
-    return tuple(dict.fromkeys(flat)), len(flat) < len(local)
-
-
-def portable(index: Index) -> str:
-    """Return a name of *index* for digests that machines share: its address, or the names of the files there.
-
-    The same files in different folders give the same name.
-    """
-    path = _path_of(index)
-    try:
-        names = sorted(child.name for child in path.iterdir()) if path else None
-    except OSError:
-        names = None
-    if names is None:
-        return index.address
-    return f"files:{hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
-
-
-def _path_of(index: Index) -> Path | None:
-    """Return the path that *index* names; None: it is elsewhere."""
+def local_folder(index: Index) -> Path | None:
+    """Return the path on this machine that *index* names; None: it is elsewhere."""
     return Path(index.address) if index.address.startswith("/") else file_path(index.address)

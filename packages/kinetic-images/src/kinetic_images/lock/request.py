@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,6 @@ from packaging.requirements import Requirement as Parsed
 from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.requirements import Requirement
-from kinetic_images.declared.uv_settings import Index
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.project_locks import ProjectLock
 from kinetic_images.lock.pylock import public_text
@@ -60,10 +59,11 @@ class LockRequest:
         requirements = (*self.dependencies.requirements, *self.replaced)
         return replace(self.dependencies, requirements=requirements)
 
-    def ingredients(self, place: Callable[[Index], str] | None = None) -> dict[str, str]:
-        """Return what the lock depends on, by name; *place* names an index, as in `Dependencies.digest`."""
+    @property
+    def ingredients(self) -> dict[str, str]:
+        """What the lock depends on, by name."""
         return {
-            "requirements": self.declared.digest(self.platform, self.python, place),
+            "requirements": self.declared.digest(self.platform, self.python),
             "lock of the project": self.locked.digest if self.locked else "",
             "packages that Kinetic adds": json.dumps(
                 [
@@ -85,7 +85,7 @@ class LockRequest:
     @property
     def digest(self) -> str:
         """The digest of everything that decides on the lock; it contains no credentials."""
-        text = json.dumps([_FORMAT, self.ingredients()], sort_keys=True)
+        text = json.dumps([_FORMAT, self.ingredients], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

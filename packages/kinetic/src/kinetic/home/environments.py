@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from kinetic.home.removal import remove_tree
 from kinetic.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
-from kinetic_images.lock.cache import ensure_lock, same_files, single_flight
+from kinetic_images.lock.cache import ensure_lock, single_flight
 from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
@@ -35,7 +36,6 @@ from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
 from kinetic_images.lock.uv_input import write_install_input
-from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.uv import Uv, find_uv
 from kinetic_images.wheels import copied_wheel
 from kinetic_payload.files.locks import locked
@@ -55,6 +55,8 @@ LAST_USED: Final = "last-used"
 _LAYOUT: Final = 3
 _PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 _LINK_MODE: Final = "UV_LINK_MODE"
+_GONE: Final = re.compile(r"\b(?:404 Not Found|410 Gone)\b")
+"""What uv prints about a file of a lock that has vanished."""
 _WAITING: Final = "The same environment is being made already; waiting for it."
 
 Report = Callable[[str], None]
@@ -97,23 +99,9 @@ def ensure_environment(
     """
     report_any = report or (lambda _: None)
     request = _lock_request(start, project, home, bucket=bucket, environ=environ)
-    resolve = partial(ensure_lock, request, home=home, environ=environ, report=report_any)
-    lock = resolve(refresh=refresh)
+    lock = ensure_lock(request, home=home, environ=environ, report=report_any, refresh=refresh)
     checked()
-    place = _Place(home, request.dependencies, environ, report_any)
-    failure = None
-    try:
-        environment = place.ensure(lock)
-    except InstallError as error:
-        failure = error
-    # Not in the handler: a further failure would be printed together with the first one.
-    if failure is not None:
-        again = (
-            None if failure.killed else _resolved_again(request, lock, resolve, environ, report_any)
-        )
-        if again is None:
-            raise failure
-        lock, environment = again, place.ensure(again)
+    environment = _Place(home, request.dependencies, environ, report_any).ensure(lock)
     notes = (*request.dependencies.notes, *lock.notes)
     return replace(environment, notes=notes)
 
@@ -215,22 +203,6 @@ def _lock_request(
     )
 
 
-def _resolved_again(
-    request: LockRequest,
-    lock: Lock,
-    resolve: Callable[..., Lock],
-    environ: Mapping[str, str] | None,
-    report: Report,
-) -> Lock | None:
-    """Return another lock if files of *lock* have vanished; None if not, or if there is no other one."""
-    gone = vanished_files(lock.packages, request.dependencies, environ)
-    if not gone:
-        return None
-    report(replaceable(gone, request.dependencies, request.locked))
-    again = resolve(instead_of=lock.packages)
-    return None if same_files(again.packages, lock.packages) else again
-
-
 def _ready(folder: Path) -> VirtualEnvironment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
@@ -280,7 +252,10 @@ def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> st
         return uv.run(*command, folder=scratch, project=given.project, more=given.variables)
     except InstallError as error:
         # Its text is in the message.
-        raise explained(error, place.dependencies, "could not be installed") from None
+        failure = explained(error, place.dependencies, "could not be installed")
+        if _GONE.search(error.output):
+            failure.hint = "A file is not on its server any more. Resolve the dependencies again: set KINETIC_REBUILD=1."
+        raise failure from None
 
 
 def _clear(folder: Path) -> None:
