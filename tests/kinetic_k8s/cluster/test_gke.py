@@ -11,11 +11,8 @@ import grpc
 import pytest
 from google.cloud import container_v1
 
-from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.gke import GkeApi, GkeCluster, cluster_of
 from kinetic_k8s.errors import (
-    ClusterChangedError,
-    ClusterError,
     ClusterUnreachableError,
     InvalidRequestError,
     NotAuthenticatedError,
@@ -63,8 +60,7 @@ def test_a_cluster_is_found_by_its_name_once_with_its_address_and_a_token(
         "GetCluster projects/test-project/locations/us-central1-a/clusters/demo"
     ]
     gke.add("demo", server="https://10.0.0.2", ca=PEM)
-    assert access.look_up is not None
-    assert access.look_up(5).server == "https://10.0.0.2:443", "a look-up asks again"
+    assert found.look_up(5).server == "https://10.0.0.2:443", "a look-up asks again"
     assert find(api).server == "https://10.0.0.2:443"
 
 
@@ -153,32 +149,6 @@ def test_a_refusal_for_another_reason_is_quoted_and_not_called_expired(
     gke.identity.refusal = {"error": "unauthorized_client", "error_description": "Not allowed."}
     with pytest.raises(NotAuthenticatedError, match="could not be used: unauthorized_client"):
         find(api)
-
-
-def test_a_connection_follows_the_cluster_itself_not_one_that_replaced_it(
-    gke: GkeServer, api: GkeApi
-) -> None:
-    gke.add("demo", server="https://127.0.0.1:1", ca=gke.authority.file.read_text())
-    access = find(api).access("team")
-    assert access.look_up is not None
-    gke.add("demo", server="https://10.0.0.2", ca=PEM)
-    access.check_same_cluster(access.look_up(5))
-
-    gke.add("demo", server="https://10.0.0.3", ca=PEM, id="of-another")
-    with pytest.raises(ClusterChangedError) as caught:
-        ApiServer(access, limit=0.5).get("Job", "none")
-
-    assert "name of the GKE cluster test-project/us-central1-a/demo leads to" in str(caught.value)
-    assert "https://10.0.0.3:443, instead of https://127.0.0.1:1." in str(caught.value)
-
-
-def test_a_cluster_that_was_deleted_is_an_error_of_the_cluster(gke: GkeServer, api: GkeApi) -> None:
-    gke.add("demo", server="https://127.0.0.1:1", ca=gke.authority.file.read_text())
-    access = find(api).access("team")
-    gke.clusters.clear()
-
-    with pytest.raises(ClusterError, match="no GKE cluster 'demo'"):
-        ApiServer(access, limit=5).get("Job", "none")
 
 
 def test_without_credentials_the_login_is_named(

@@ -33,7 +33,7 @@ class UnknownClusterError(ClusterError, InvalidRequestError):
 
 
 class ClusterChangedError(ClusterError):
-    """The context or name by which a cluster was found leads to another cluster now."""
+    """The context by which a cluster was found leads elsewhere now."""
 
 
 class ClusterUnreachableError(ClusterError, UnavailableError):

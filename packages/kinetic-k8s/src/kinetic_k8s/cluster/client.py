@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -21,7 +21,7 @@ from kinetic_k8s.cluster.port_stream import PORT_PROTOCOL, PortStream, open_webs
 from kinetic_k8s.cluster.resources import kind_of
 from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
-from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
+from kinetic_k8s.errors import ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.http.retry import retry_after
@@ -468,9 +468,8 @@ class ApiServer:
         if body is not None:
             headers["Content-Type"] = content_type
         backoff, rejections = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), 0
-        repeated = renewed = moved = False
+        repeated = renewed = False
         cause: HTTPError | None
-        changed: ClusterChangedError | None = None
         while True:
             left = max(deadline - self._clock(), 0.1)
             opened = self._connection.opened()
@@ -489,16 +488,8 @@ class ApiServer:
                 status, data = response.status, response.data
                 self._connection.clock.note(response.headers.get("Date"), sent, time.time())
             except HTTPError as error:
-                if not moved:
-                    moved = True
-                    try:
-                        if self._connection.moved(opened, limit=left):
-                            repeated = True
-                            continue
-                    except ClusterChangedError as found:  # The first cluster may respond again.
-                        changed = found
                 if is_untrusted(error):
-                    raise changed or self._no_connection(request, error) from error
+                    raise self._no_connection(request, error) from error
                 problem, cause = cause_text(error), error
             else:
                 refusal = Refusal.of(status, data) if status >= 400 else None
@@ -507,10 +498,6 @@ class ApiServer:
                     renewed = True
                     self._connection.renew(opened)
                     continue
-                if refusal is not None and refusal.stray and not moved:
-                    moved = True
-                    if self._connection.moved(opened, limit=left):
-                        continue
                 if refusal is None or refusal.absent:
                     self._connection.permitted.add(request.right)
                     return answer
@@ -525,7 +512,7 @@ class ApiServer:
             repeated = True
             wait = max(backoff.next(), asked)
             if self._clock() + wait >= deadline:
-                raise changed or ClusterUnreachableError(
+                raise ClusterUnreachableError(
                     f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
                     f"The last problem was: {problem}.",
                     hint=_CHECK_NETWORK,
@@ -547,8 +534,8 @@ class ApiServer:
         *,
         silence: float | None = STREAM_SILENCE_LIMIT,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Open a streaming response; retry only with new credentials or at a new address."""
-        renewed = moved = False
+        """Open a streaming response; retry only with new credentials."""
+        renewed = False
         while True:
             opened = self._connection.opened()
             try:
@@ -563,20 +550,13 @@ class ApiServer:
                 with response:
                     refusal = Refusal.of(response.status, response.read(_LARGEST_MESSAGE))
             except HTTPError as error:
-                with suppress(ClusterChangedError):  # The first cluster may respond again.
-                    if not moved and self._connection.moved(opened, limit=self._limit):
-                        moved = True
-                        continue
                 raise self._no_connection(request, error) from error
-            if refusal.status == 401 and not renewed:
-                renewed = True
-                self._connection.renew(opened)
-            elif refusal.stray and not moved and self._connection.moved(opened, limit=self._limit):
-                moved = True
-            else:
+            if refusal.status != 401 or renewed:
                 raise error_of(
                     refusal, request, self.identity, retry_after=retry_after(response.headers)
                 )
+            renewed = True
+            self._connection.renew(opened)
         try:
             yield response
         finally:

@@ -57,8 +57,7 @@ def connect_to_gke(
 ) -> ApiServer:
     """Return a cluster of GKE, found by its name with Application Default Credentials.
 
-    The first call of a process asks the GKE API for the cluster's address; later ones know it. If the
-    address stops responding, the GKE API is asked again.
+    The first call of a process asks the GKE API for the cluster's address; later ones know it.
 
     Args:
         project: The Google Cloud project.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import urllib3
 from urllib3 import HTTPHeaderDict
@@ -19,12 +18,10 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import parse_url
 
 from kinetic_k8s.errors import (
-    ClusterChangedError,
     ClusterError,
     ClusterUnreachableError,
     InvalidRequestError,
     NotAuthenticatedError,
-    UnknownClusterError,
 )
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.http.clock import ServiceClock
@@ -34,8 +31,6 @@ _RETRY_RENEWAL: Final = timedelta(seconds=30)
 """When a failed renewal of credentials that the server still accepts is repeated."""
 _FIRST_LOGIN_PAUSE: Final = 2.0
 _LONGEST_LOGIN_PAUSE: Final = 30.0
-_LOOK_UP_EVERY: Final = timedelta(seconds=60)
-"""The least time between two look-ups of a cluster whose address does not respond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,49 +72,11 @@ class Access:
     """As `proxies.proxy_url` returns it; it may contain a password."""
     title: str = ""
     """The cluster's name for messages, if the address says little."""
-    cluster_id: str = ""
-    """A value that no other cluster has, and that the cluster keeps; empty: none is known."""
-    look_up: Callable[[float], Access] | None = field(default=None, repr=False)
-    """Look the cluster up again within so many seconds, because its address stopped responding.
-
-    None: that is not possible.
-    """
 
     def is_at(self, other: Access) -> bool:
-        """Return whether *other* has the same address and the same certificates."""
+        """Return whether *other* has the same address, and the same certificates of its authority."""
         address = (self.server, self.ca, self.server_name)
         return address == (other.server, other.ca, other.server_name)
-
-    def check_same_cluster(self, found: Access) -> None:
-        """Raise an error unless *found*, to which the same context or name leads now, is this cluster.
-
-        Without an id, a cluster is the same if its own CA certificates are: each cluster makes its own.
-        Servers before several clusters have one CA; they tell the clusters apart by the path or the name.
-
-        Raises:
-            ClusterChangedError: It is another cluster, or cannot be recognized.
-        """
-        if self.is_at(found):
-            return
-        if self.cluster_id and found.cluster_id:
-            if self.cluster_id == found.cluster_id:
-                return
-        elif self.ca is not None and self._authority == found._authority:
-            return
-        name = f"context {self.context!r} of your kubeconfig"
-        if self.context is None:
-            name = f"name of {self.title}"
-        with_other = ", with other CA certificates" if found.server == self.server else ""
-        raise ClusterChangedError(
-            f"The {name} leads to another cluster now: to {found.server}{with_other}, instead of "
-            f"{self.server}. Nothing was sent there.",
-            hint="What runs in the first cluster is still there, and may cost money. To reach it, let the "
-            "context or the name lead to it again; to use the other cluster, start a new process.",
-        )
-
-    @property
-    def _authority(self) -> tuple[str | None, str | None, str]:
-        return self.ca, self.server_name, urlsplit(self.server).path.rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -198,9 +155,6 @@ class Connection:
 
         Threads that waited for that attempt have its error, too.
         """
-        self._look_up_at: datetime | None = None
-        self._changed: ClusterChangedError | None = None
-        """What the latest look-up found, if that is another cluster."""
         self.clock = ServiceClock()
         """The clock of the server, told by those who send requests."""
         self.permitted: set[tuple[str, str, str]] = set()
@@ -208,7 +162,7 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """The present address of the server."""
+        """The address of the server."""
         return self._access.server
 
     def opened(self) -> Opened:
@@ -250,56 +204,14 @@ class Connection:
 
     def _renewed(self) -> Opened:
         """Open connections with new credentials; the caller holds `_renewal`."""
-        while True:
-            access = self._access
-            credentials = self._credentials(access)
-            with self._lock:
-                if self._access is access:
-                    self._renew_at = credentials.renew_at
-                    self._opened = self._open(credentials)
-                    return self._opened
-            # Meanwhile another thread found that the cluster has a new address.
-
-    def moved(self, failed: Opened, *, limit: float) -> bool:
-        """Look the cluster up, because the connections *failed*; return whether it has a new address.
-
-        One thread does that, within *limit* seconds; others go on with what they have.
-
-        Raises:
-            UnknownClusterError: There is no such cluster any more.
-            ClusterChangedError: The context or the name leads to another cluster now.
-        """
+        credentials = self._credentials()
         with self._lock:
-            if self._opened is not failed:
-                return True  # Another thread was first.
-            access = self._access
-            if access.look_up is None:
-                return False
-            if self._look_up_at is not None and self._now() < self._look_up_at:
-                if self._changed is not None:
-                    raise copy.copy(self._changed)
-                return False
-            self._look_up_at = self._now() + _LOOK_UP_EVERY
-        self._changed = None
-        try:
-            found = access.look_up(limit)
-            access.check_same_cluster(found)
-        except UnknownClusterError:
-            raise
-        except ClusterChangedError as error:
-            self._changed = copy.copy(error)
-            raise
-        except (ClusterError, InvalidRequestError):
-            return False  # The original failure is the one to report.
-        if access.is_at(found):
-            return False
-        with self._lock:
-            self._access, self._opened = found, None
-            self.served = None
-            self.permitted.clear()
-        return True
+            self._renew_at = credentials.renew_at
+            self._opened = self._open(credentials)
+            return self._opened
 
-    def _credentials(self, access: Access) -> Credentials:
+    def _credentials(self) -> Credentials:
+        access = self._access
         if self._refused is not None and self._now() < self._refused[1]:
             raise copy.copy(self._refused[0])
         try:

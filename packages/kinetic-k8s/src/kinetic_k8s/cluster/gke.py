@@ -76,8 +76,6 @@ class GkeCluster:
     """google-auth's credentials with which it was found."""
     look_up: Callable[[float], GkeCluster] = field(repr=False, compare=False)
     """Return the cluster of this name as the GKE API describes it now, within so many seconds."""
-    cluster_id: str = ""
-    """What GKE generated for this cluster; one that replaces it under its name has another."""
     status: str = ""
     """In a word of GKE, such as RUNNING or RECONCILING."""
     version: str = ""
@@ -112,8 +110,6 @@ class GkeCluster:
             ca=self.ca,
             proxy=proxy_of_environment(self.server),
             title=f"{GKE_TITLE}{self.project}/{self.location}/{self.name}",
-            cluster_id=self.cluster_id,
-            look_up=lambda limit: self.look_up(limit).access(namespace),
         )
 
 
@@ -195,7 +191,6 @@ def cluster_of(
         ca=ca,
         credentials=credentials,
         look_up=look_up,
-        cluster_id=described.id,
         status=container_v1.Cluster.Status(described.status).name,
         version=described.current_master_version,
         network=described.network,

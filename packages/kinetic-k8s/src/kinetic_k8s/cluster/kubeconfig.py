@@ -16,7 +16,12 @@ from urllib.parse import quote, urlsplit
 from urllib3 import HTTPHeaderDict
 
 from kinetic_k8s.cluster.connection import Access, Credentials
-from kinetic_k8s.errors import InvalidRequestError, NotAuthenticatedError, UnknownContextError
+from kinetic_k8s.errors import (
+    ClusterChangedError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    UnknownContextError,
+)
 from kinetic_payload.proxies import proxy_of_environment, proxy_url
 
 _STANDARD: Final = "~/.kube/config"
@@ -94,13 +99,17 @@ def access_of(
                 hint="Correct it; a server is https://HOST:PORT.",
             )
 
-    def again(_: float = 0.0) -> Access:
-        return access_of(name, namespace=namespace, kubeconfig=paths)
-
     def credentials() -> Credentials:
         # Those of another cluster are not sent to this one.
         with suppress(InvalidRequestError):  # Then there are no credentials, either.
-            access.check_same_cluster(again())
+            now = access_of(name, namespace=namespace, kubeconfig=paths)
+            if not access.is_at(now):
+                raise ClusterChangedError(
+                    f"The context {name!r} of the kubeconfig {paths} leads to another address or certificate now: to "
+                    f"{now.server}, instead of {server}. Nothing was sent there.",
+                    hint="What runs in the first cluster is still there, and may cost money. To use what the context "
+                    "names now, start a new process.",
+                )
         try:
             return _credentials(paths, name)
         except UnknownContextError as error:
@@ -117,7 +126,6 @@ def access_of(
         verify=not cluster.fields.get("insecure-skip-tls-verify"),
         server_name=cluster.fields.get("tls-server-name") or None,
         proxy=proxy_url(proxy, f"the context {name!r}") if proxy else proxy_of_environment(server),
-        look_up=again,
     )
     return access
 

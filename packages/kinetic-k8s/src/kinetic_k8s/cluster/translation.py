@@ -32,8 +32,6 @@ _NO_LOG: Final = re.compile(r"^container .* is (?:waiting to start|terminated$)"
 """The response to a request for the log of a container that has not started, or that ended without that."""
 _APPLY_FAILED: Final = "Apply failed with "
 """How the message about conflicts with other field managers begins."""
-_NO_SUCH_PATH: Final = "404 page not found"
-"""The response of an API server to a path of a group that it does not serve."""
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -128,13 +126,6 @@ class Refusal:
         if self.status == 403:
             return not self.structured or _RBAC.search(self.text) is not None
         return self.status == 404 and not self.absent
-
-    @property
-    def stray(self) -> bool:
-        """Whether the response may come from another server than the cluster's."""
-        if self.status == 404:
-            return not self.structured and self.text != _NO_SUCH_PATH
-        return self.status == 401
 
     @property
     def absent(self) -> bool:
