@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from kinetic_images.builders.build_log import LogLines
+from kinetic_images.builders.build_log import BuildLog
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.cloud_build.request import build_request
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.builders.cloud_build.state import BuildState, build_failure
-from kinetic_images.builders.cloud_build.waiting import BuildLog, start, wait_build
+from kinetic_images.builders.cloud_build.waiting import LogFollower, start, wait_build
 from kinetic_images.builders.dockerfile.container_build import (
     ContainerBuild,
     ContainerBuilder,
@@ -97,12 +97,12 @@ class CloudBuildBuilder(ContainerBuilder):
             ),
         )
         state = None
-        lines = LogLines(secrets.clean, reports.line)
+        shown = BuildLog(secrets.clean, reports.line)
         with CloudBuildService(self.settings) as service:
             try:
                 state = start(service, request, mark, reports)
                 reports.line(f"Building {image} with Cloud Build: {state.link}")
-                log = BuildLog(self.store, state.build_id, lines)
+                log = LogFollower(self.store, state.build_id, shown)
                 over = wait_build(service, state, log, reports)
             except _STOPS:
                 self._cancel(service, state, mark, reports)
@@ -110,7 +110,7 @@ class CloudBuildBuilder(ContainerBuilder):
         if log.problem is not None:
             reports.line(f"The log of the build could not be read: {log.problem}")
         if over.status != "SUCCESS":
-            raise build_failure(over, image, lines.kept, self.settings)
+            raise build_failure(over, image, shown.end, self.settings)
         digest = over.digests.get(image)
         by_step = self.settings.registry_login is not None  # Such a push is not listed.
         try:

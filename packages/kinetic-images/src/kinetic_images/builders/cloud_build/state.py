@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kinetic_images.builders.build_log import log_end
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.errors import (
     BuildCancelledError,
@@ -48,9 +47,9 @@ class BuildState:
 
 
 def build_failure(
-    state: BuildState, image: str, lines: Sequence[str], settings: CloudBuildSettings
+    state: BuildState, image: str, end: str, settings: CloudBuildSettings
 ) -> KineticError:
-    """Return the error of a build of *image* that ended in *state* with the log *lines*."""
+    """Return the error of a build of *image* that ended in *state*; *end* is that of its log."""
     account = settings.service_account or "the account of the build"
     see = f"See {state.link}"
     if state.status == "CANCELLED":
@@ -61,7 +60,6 @@ def build_failure(
             f"{settings.queue_limit}.",
             hint=f"Other builds of the project use all its machines. {see}",
         )
-    end = log_end(lines)
     what = f"Cloud Build could not build {image}"
     reason = " ".join((state.failure_detail or state.detail).split())[:500]
     shown = f":\n{end}" if end else "."

@@ -67,7 +67,7 @@ def start(
 
 
 def wait_build(
-    builds: CloudBuildService, state: BuildState, log: BuildLog, reports: BuildReports
+    builds: CloudBuildService, state: BuildState, log: LogFollower, reports: BuildReports
 ) -> BuildState:
     """Follow *log* until the build *state* has ended; return how it ended.
 
@@ -108,7 +108,7 @@ def wait_build(
     return state
 
 
-class BuildLog:
+class LogFollower:
     """The log of one build; each line is passed to *line* once, in order.
 
     A log that cannot be read does not fail the build: `problem` says why.

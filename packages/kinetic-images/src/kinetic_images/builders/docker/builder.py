@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kinetic_images.builders.build_log import LogLines
+from kinetic_images.builders.build_log import BuildLog
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.docker.failures import build_failure, push_failure
 from kinetic_images.builders.docker.program import Docker, check_engine, find_docker
 from kinetic_images.builders.dockerfile.container_build import (
     FRESH,
@@ -18,7 +17,7 @@ from kinetic_images.builders.dockerfile.container_build import (
     build_addresses,
 )
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
-from kinetic_images.errors import BuildError
+from kinetic_images.errors import BuildError, RegistryError
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 
@@ -59,8 +58,9 @@ class DockerBuilder(ContainerBuilder):
             RegistryError: The image cannot be pushed, or the registry cannot be queried.
         """
         image, docker = build.image, find_docker(self.environ)
+        check_engine(docker)
         secrets = self.secrets(build.addresses)
-        log = LogLines(secrets.clean, reports.line)
+        log = BuildLog(secrets.clean, reports.line)
         with secrets.files() as files:
             code = docker.run(
                 *("build", "--progress=plain", f"--platform={build.platform}", f"--tag={image}"),
@@ -73,7 +73,10 @@ class DockerBuilder(ContainerBuilder):
                 write=lambda stream: build.context.write_archive(stream, compressed=False),
             )
         if code != 0:
-            raise build_failure(log.kept, image, build.platform)
+            raise BuildError(
+                f"docker could not build {image}. The end of its log:\n{log.end}",
+                hint="The lines above are the output of the step that failed.",
+            )
         try:
             # Another process may have pushed it meanwhile; the tag does not change any more then.
             found = self.registries.digest(image)
@@ -91,7 +94,12 @@ class DockerBuilder(ContainerBuilder):
         reports.line(f"Pushing {image}")
         code = docker.run("push", image, line=lambda line: lines.append(secrets.clean(line)))
         if code != 0:
-            raise push_failure(lines, image)
+            host, shown = image.partition("/")[0], "\n".join(filter(None, lines))[-2000:]
+            raise RegistryError(
+                f"docker could not push {image}:\n{shown}",
+                hint=f"The lines above were printed by docker. If access is denied: docker login {host}, or for "
+                f"Google's registries: gcloud auth configure-docker {host}",
+            )
         pushed = next(filter(None, map(_PUSHED.search, reversed(lines))), None)
         found = self.registries.digest(image)
         if found is None or (pushed is not None and pushed[1] != found):

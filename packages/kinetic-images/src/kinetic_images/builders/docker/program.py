@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from kinetic_images.builders.docker.failures import engine_failure, one_line
 from kinetic_images.errors import DockerNotFoundError, DockerUnavailableError
 from kinetic_images.uv import inherited
 from kinetic_payload.processes import signal_group
@@ -163,8 +162,9 @@ def check_engine(docker: Docker) -> None:
             hint="Restart it, or check DOCKER_HOST and `docker context ls`.",
         ) from None
     if done.returncode != 0:
-        lines = done.stdout.decode(errors="replace").splitlines()
-        raise engine_failure(lines) or DockerUnavailableError(
-            f"The docker engine cannot be used: {one_line(lines[-3:])}",
-            hint="Run `docker version` to see why.",
+        lines = done.stdout.decode(errors="replace").splitlines()[-3:]
+        raise DockerUnavailableError(
+            f"The docker engine cannot be used: {' '.join(' '.join(lines).split())[:500]}",
+            hint="Start it (sudo systemctl start docker, or Docker Desktop), or check DOCKER_HOST and `docker context ls`. "
+            "If permission is denied, add the user to the group docker, and log in again: sudo usermod -aG docker $USER",
         )
