@@ -34,10 +34,6 @@ def a_pod(host: int = 0, *, second: int = 0, limit: str | None = None, **pod: An
     )
 
 
-def has_ended(name: str, code: int) -> dict[str, Any]:
-    return {"name": name, "state": {"terminated": {"exitCode": code}}}
-
-
 def disrupted(reason: str, message: str, second: int | None = None) -> dict[str, Any]:
     kind: dict[str, Any] = {"type": "DisruptionTarget", "status": "True"}
     if second is not None:
@@ -77,11 +73,6 @@ def oom(limit: str | None, code: int = 137, text: str = "") -> PodView:
             a_pod(containerStatuses=[], deletionTimestamp="2026-11-23T07:32:47Z"),
             "never-started",
             "deleted before its container started",
-        ),
-        (
-            a_pod(containerStatuses=[has_ended("kinetic", 0), has_ended("side", 3)]),
-            "other-container",
-            "The container side ended with exit code 3",
         ),
         (a_pod(code=4, text="no /dev/vfio"), "bad-node", "The accelerator of the node gke-1 cannot be initialised. "),
         (a_pod(code=128, why="StartError", text='exec: "/a": exec format error'), "architecture", "Build the image"),

@@ -50,7 +50,7 @@ def explained(
     return Diagnosis(otherwise, reason) if otherwise else None
 
 
-PASSES: Final = ("insufficient", "occupied", "scaling-up", "gated", "cordoned", "node-starting")
+PASSES: Final = ("insufficient", "occupied", "scaling-up", "gated", "closed")
 """Causes that may go away by themselves. If hosts wait for several reasons, the others come first."""
 
 BY_SCHEDULER: Final = (
@@ -60,39 +60,24 @@ BY_SCHEDULER: Final = (
     (
         r"Insufficient [\w./-]",
         "insufficient",
-        "Wait until other jobs end, request less of {short}, or add nodes.",
+        "Wait until other jobs end, request less, or add nodes.",
     ),
     (
         r"anti-affinity rules|Too many pods",
         "occupied",
         "Wait until other jobs end, or add a node pool of the same kind: a slice runs one job at a time.",
     ),
-    # It names the first filter that each node fails, and that a node is cordoned or tainted before that it is
-    # of another kind. A taint of accelerators is tolerated by jobs that use them.
-    (
-        r"^(?!.*(?:untolerated taint(?! \{(?:nvidia\.com/gpu|google\.com/tpu))|were unschedulable))"
-        r".*node affinity/selector",
-        "no-node",
-        "To get such a node, {add}",
-    ),
     (
         r"node affinity/selector",
-        "no-free-node",
-        "Some nodes are drained, tainted or not ready yet. See which ones are of the kind that the job requests: "
-        "kubectl get nodes -l {labels}. If there are none, {add}",
+        "no-node",
+        "If the cluster has such a node (kubectl get nodes -l {labels}), it is drained, tainted or not ready yet. To get "
+        "one, {add}",
     ),
     (
-        r"were unschedulable",
-        "cordoned",
-        "Wait: the nodes are being drained or upgraded, or an administrator has cordoned them.",
+        r"were unschedulable|untolerated taint",
+        "closed",
+        "Wait if nodes are new, drained or upgraded. Otherwise add nodes that are not cordoned and have no such taint.",
     ),
-    (
-        r"untolerated taint(?! \{node\.(?:kubernetes\.io/(?:not-ready|network-unavailable)"
-        r"|cloudprovider\.kubernetes\.io/uninitialized))",
-        "taint",
-        "Add nodes without that taint.",
-    ),
-    (r"untolerated taint", "node-starting", "Wait: a new node takes minutes to be ready."),
 )
 """Why the scheduler finds no node, before the words `preemption:`."""
 
@@ -119,11 +104,6 @@ BY_AUTOSCALER: Final = (
         "Google has no such machine free{zones} at present. The autoscaler keeps trying: wait, or use "
         "a reservation, another zone or another accelerator.",
     ),
-    (
-        r"backoff after failed scale-up",
-        "scale-up-failed",
-        "The autoscaler tries again after some minutes. The events of earlier pods tell why it failed.",
-    ),
     (r"failed", "scale-up-failed", ""),
 )
 """What the autoscaler reports about a pod without a node."""
@@ -134,7 +114,6 @@ BY_API_SERVER: Final = (
         "service-account",
         "Create it: kubectl create serviceaccount {0}. Or name another.",
     ),
-    (r'no PriorityClass with name|RuntimeClass "[^"]+" not', "missing-object", MISSING_OBJECT),
     (
         r"exceeded quota: ",
         "quota",
@@ -146,19 +125,9 @@ BY_API_SERVER: Final = (
         "The namespace's quota requires that pods request {0}: set cpu= and memory=.",
     ),
     (
-        r"((?:max|min)imum (\S+) usage per (?:Container|Pod) is \S+?),",
-        "limit-range",
-        "A LimitRange of the namespace bounds each pod ({0}): choose another {1}=.",
-    ),
-    (
         r"violates PodSecurity",
         "pod-security",
         "The namespace's policy forbids such pods: use another namespace, or have the policy changed.",
-    ),
-    (
-        r'metadata\.labels: Invalid value: "-\d+"',  # JobSet 0.12 writes the priority into a label.
-        "priority",
-        "JobSet cannot run pods whose priority is below zero: use another priority class.",
     ),
 )
 """What the API server replies to the creation of a pod."""
@@ -185,11 +154,6 @@ BY_MOUNT: Final = (
         r"gcsfuse\S* not found in the list of registered CSI drivers",
         "volume",
         "Enable the Cloud Storage FUSE CSI driver of the cluster, or leave fuse=True out.",
-    ),
-    (
-        r"not found in the list of registered CSI drivers",
-        "volume",
-        "Install that driver in the cluster.",
     ),
 )
 """Why the kubelet cannot mount a volume."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kinetic_k8s.quantity import parse_quantity
-from kinetic_k8s.reading.attempts import LOST_CONTAINER, NEVER_STARTED, PodView, named
+from kinetic_k8s.reading.attempts import NEVER_STARTED, PodView, named
 from kinetic_k8s.reading.causes import EVICTED, NOT_STARTED, WRITTEN, Diagnosis, explained
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import END_MARKER, EXIT_BAD_NODE, EXIT_TERMINATED
@@ -47,21 +47,10 @@ def ending_of(pod: PodView) -> Diagnosis | None:
         return Diagnosis("never-started", f"The pod {what} before its container started.")
     code = ended.get("exitCode")
     if not code:
-        for each in pod.status.get("containerStatuses") or ():
-            beside = (each.get("state") or {}).get("terminated") or {}
-            if beside.get("exitCode") and pod.phase == "Failed":
-                how = f"The container {each['name']} ended with {exit_of(beside)}"
-                return Diagnosis("other-container", how)
         return None
     # If a child of the command ran out of memory, the exit code is the command's own, even 0.
     if ended.get("reason") == "OOMKilled":
         return _out_of_memory(pod)
-    if ended.get("reason") == LOST_CONTAINER:
-        return Diagnosis(
-            "container-lost",
-            f"The node {pod.node} does not know how the container ended, as after a restart of the node: "
-            f"{LOST_CONTAINER}, {exit_of(ended)}",
-        )
     text = str(ended.get("message") or "")
     if ended.get("reason") in NEVER_STARTED:
         return explained(f"The container could not start: {text}", text, NOT_STARTED, "start")

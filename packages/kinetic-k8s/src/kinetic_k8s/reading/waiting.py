@@ -14,7 +14,6 @@ from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS
 from kinetic_k8s.manifests.labels import ACCELERATOR
 from kinetic_k8s.manifests.names import KEY_SECRET, environment_secret_name, is_runner_config_map
 from kinetic_k8s.manifests.placement import SPOT, placement_of
-from kinetic_k8s.quantity import parse_quantity, quantity_of
 from kinetic_k8s.reading.attempts import PodView
 from kinetic_k8s.reading.causes import (
     BY_API_SERVER,
@@ -32,7 +31,6 @@ from kinetic_k8s.reading.workloads import WorkloadView
 
 LONG: Final = 180.0
 """Seconds without progress after which there is something to report. Pods that have a node start sooner."""
-_SHORT: Final = re.compile(r"Insufficient ([\w./-]+\w)")
 _MISSING: Final = re.compile(r'(secret|configmap) "([^"]+)" not found')
 _ZONES: Final = re.compile(r"in zones (.+?) associated with this pod")
 _AUTOSCALER: Final = ("TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp")
@@ -154,7 +152,6 @@ def unscheduled(
         "unschedulable",
         labels=_selector(pod.spec.get("nodeSelector") or {}) or "LABELS",
         add=_how_to_add_nodes(pod),
-        short=_requests(pod, dict.fromkeys(_SHORT.findall(causes))),
     )
     last = {event["reason"]: message_of(event) for event in events if event.get("reason")}
     reports = [event["reason"] for event in events if event.get("reason") in _AUTOSCALER]
@@ -195,24 +192,6 @@ def _how_to_add_nodes(pod: PodView) -> str:
             f"with them: {others}"
         )
     return f"add a pool: {class_command(accelerator)}" if own else "correct the pod's affinity."
-
-
-def _requests(pod: PodView, names: Iterable[str]) -> str:
-    """Return the resources of these *names*, each with the sum that the containers of *pod* request."""
-    running = [each for each, _, sidecar in _containers(pod) if sidecar]
-    running += pod.spec.get("containers") or ()
-    texts = []
-    for name in names:
-        amounts = {
-            each["name"]: parse_quantity(str(each["resources"]["requests"][name])) or 0
-            for each in running
-            if name in (each.get("resources") or {}).get("requests", {})
-        }
-        parts = ", ".join(f"{who} {quantity_of(each)}" for who, each in amounts.items())
-        parts = f", the sum of {parts}" if len(amounts) > 1 else ""
-        total = quantity_of(sum(amounts.values()))
-        texts.append(f"{name} (now {total}{parts})" if amounts else name)
-    return " and ".join(texts)
 
 
 def crash_of(pod: PodView) -> Diagnosis | None:
@@ -352,15 +331,10 @@ def silent(
             see,
         )
     about = events_about(waiting.uid, events)
-    if pulls := _unresolved(about, ("Pulling",), until=("Pulled", "Failed", "BackOff")):
-        return Diagnosis(
-            "pulling",
-            f"The image of {who} has been on its way to the node for up to {minutes}: {pulls[-1]}",
-            "Wait: a large image takes minutes. It is faster from a registry in the cluster's region.",
-        )
+    last = f": {message_of(about[-1])}" if about else ", and reports no reason."
     return Diagnosis(
         "starting",
-        f"The node {waiting.node} has been preparing {who} for up to {minutes}, and reports no reason.",
+        f"The node {waiting.node} has been preparing {who} for up to {minutes}{last}",
         see,
     )
 
