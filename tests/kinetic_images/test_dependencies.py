@@ -157,6 +157,7 @@ def test_target_settings_and_order_of_indexes_are_ingredients_and_credentials_ar
     assert plain != digest(tmp_path / "0", "a\n-i https://h/simple", python="3.12")
     one, two = "--extra-index-url https://one\n", "--extra-index-url https://two\n"
     assert digest(tmp_path / "0", one + two) != digest(tmp_path / "0", two + one)
+    assert digest(tmp_path / "0", "a\n-f x") != digest(tmp_path / "1", "a\n-f x"), "another folder"
     plain = digest(tmp_path / "0", "a")
     for setting in ("index-url = 'https://h'", "override-dependencies = ['a<1']"):
         found = dependencies(tmp_path / "1", "a", pyproject=f"[tool.uv]\n{setting}\n")

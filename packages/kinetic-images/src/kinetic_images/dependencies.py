@@ -105,10 +105,7 @@ class Dependencies:
             "overrides": sorted(chosen.overrides),
             "settings": chosen.settings.digested,
             # Not sorted: a package is taken from the first index that has it.
-            "indexes": [
-                [public(index.written or index.address), public(index.options)]
-                for index in chosen.indexes
-            ],
+            "indexes": [[public(index.address), public(index.options)] for index in chosen.indexes],
             "local": sorted({f"{line.path}[{','.join(line.extras)}]" for line in chosen.local}),
             "options": [
                 option.canonical for option in chosen.options if option.name not in ADDRESSED

@@ -63,8 +63,6 @@ class Index:
     """Its other keys in `[[tool.uv.index]]`, such as `name`, `default` and `format`."""
     named_by: str = field(compare=False)
     """The setting, option or variable that names it, for messages."""
-    written: str = field(default="", repr=False)
-    """The address as a requirements file has it, which is the same for every copy of the project."""
 
     @property
     def is_flat(self) -> bool:
@@ -137,7 +135,7 @@ def named_index(name: str, value: str, folder: str = "/") -> Iterator[Index]:
     for found in filter(None, map(_WORD.fullmatch, words if name in _OPTIONS else [value])):
         more = {"name": found["name"]} if found["name"] else {}
         address = absolute_address(found["address"], folder)
-        yield Index(address, {**options, **more}, name, found["address"])
+        yield Index(address, {**options, **more}, name)
 
 
 def absolute_address(address: str, folder: str) -> str:
