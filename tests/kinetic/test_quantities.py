@@ -78,11 +78,3 @@ def test_an_invalid_amount_is_refused_with_its_argument_and_an_example(
         with pytest.raises(InvalidRequestError, match=message) as caught:
             parse(amount)
         assert hint in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize("parse", [memory, parse_cpu])
-def test_similar_quantities_are_suggested(parse: Callable[[object], object]) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        parse("16GB")
-
-    assert "Did you mean '16G' or '16Gi'?" in (caught.value.hint or "")

@@ -16,18 +16,54 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError
 from kinetic_payload.distributions import DISTRIBUTIONS
 from kinetic_payload.files.private import make_folder, read_private, write_private
 
+FOLDER: Final = ("cache", "wheels")
+"""The folder in a home of wheels that are built from installed packages, as parts of its path."""
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: kinetic\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _PACKAGES: Final = {str(canonicalize_name(name)): key for key, name in DISTRIBUTIONS.items()}
 
 
-def installed_own_names() -> list[str]:
-    """Return the normalised names of Kinetic's own distributions that are installed here."""
-    return [name for name in _PACKAGES if _distribution(name) is not None]
+class _InstalledWheels(Mapping[str, Path]):
+    """The wheels of Kinetic's installed distributions, by name; each is built in *folder* when it is looked up."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names = [name for name in _PACKAGES if _distribution(name) is not None]
+
+    def __getitem__(self, name: str) -> Path:
+        if name not in self._names:
+            raise KeyError(name)
+        return own_wheels(self._folder, [name])[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def own_wheels_of(
+    dependencies: Dependencies, home: Path
+) -> tuple[Mapping[str, Path], Mapping[str, Path]]:
+    """Return the wheels in *home* of Kinetic's distributions that *dependencies* require, by requirement, and of all.
+
+    They are `own` and `fallback` of a `LockRequest`.
+
+    Raises:
+        DependencyError: A distribution that they name is not installed here.
+    """
+    folder = home.joinpath(*FOLDER)
+    extras: dict[str, set[str]] = {}
+    for requirement in dependencies.own:
+        extras.setdefault(requirement.name, set()).update(requirement.extras)
+    closure = own_closure(extras)
+    names = (f"{name}[{','.join(chosen)}]" if chosen else name for name, chosen in closure.items())
+    return dict(zip(names, own_wheels(folder, closure), strict=True)), _InstalledWheels(folder)
 
 
 def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from fractions import Fraction
 from math import ceil
 from typing import Final
@@ -16,27 +15,24 @@ _SCALE: Final = {
 }
 _QUANTITY: Final = re.compile(
     r"(?P<sign>[+-]?)(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
-    r"(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<unit>[numkMGTPE]?|[KMGTPE]i))"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<unit>[numkMGTPE]?|[KMGTPE]i))"
 )
-_NEARLY: Final = re.compile(r"([0-9.]+)([kmgtpe]?)(i?)(?:b|bytes)?", re.IGNORECASE)
-_LONGEST: Final = 1000
-"""The maximum length of a quantity: Python refuses to parse much longer numbers."""
-_FARTHEST: Final = 2 * _LONGEST
-"""The largest exponent. Larger ones are treated as infinity, and their negatives as zero."""
+_LONGEST: Final = 100
+"""The maximum length of a quantity."""
 
 
 def parse_quantity(text: str) -> Fraction | None:
     """Return the exact value of the quantity *text*, or None if it is not valid.
 
     The grammar is that of `resource.ParseQuantity`, except that a string without digits, which is zero
-    there, is not valid here. Kubernetes rounds the value up, to whole bytes and thousandths of cores.
+    there, and one with an exponent of more than three digits, are not valid here. Kubernetes rounds the value up, to whole bytes and thousandths of cores.
     """
     if len(text) > _LONGEST or not (found := _QUANTITY.fullmatch(text)):
         return None
     part = found["part"] or ""
     amount = Fraction(int(found["whole"] + part), 10 ** len(part))
     if exponent := found["exponent"]:
-        amount *= Fraction(10) ** max(-_FARTHEST, min(int(exponent), _FARTHEST))
+        amount *= Fraction(10) ** int(exponent)
     else:
         amount *= _SCALE[found["unit"]]
     return -amount if found["sign"] == "-" else amount
@@ -50,16 +46,3 @@ def quantity_of(amount: int | Fraction) -> str:
         if amount and amount % _SCALE[unit] == 0:
             return f"{amount // _SCALE[unit]}{unit}"
     return str(amount)
-
-
-def near_quantities(text: str) -> list[str]:
-    """Return valid quantities that the user may have meant by *text*: `500K` → `500k`, `500Ki`."""
-    plain = unicodedata.normalize("NFKC", text[:_LONGEST]).replace("_", "")
-    plain = "".join(str(unicodedata.decimal(each, each)) for each in "".join(plain.split()))
-    near = [plain]
-    if found := _NEARLY.fullmatch(plain):
-        number, unit, binary = found[1], found[2].upper(), found[3]
-        near = [number] if not unit else [f"{number}{unit}i"]
-        if unit and not binary:
-            near.insert(0, f"{number}{'k' if unit == 'K' else unit}")
-    return [each for each in near if each != text and parse_quantity(each) is not None]

@@ -35,14 +35,12 @@ def parse_memory(name: str, amount: object) -> int | None:
     if found is None or not 0 < found <= _MOST:
         raise InvalidRequestError(
             f"{name}={amount!r} is not an amount of memory.",
-            hint="Give bytes as a number, or a Kubernetes quantity such as '16Gi' or '500M'."
-            + _suggestion(amount),
+            hint="Give bytes as a number, or a Kubernetes quantity such as '16Gi' or '500M'.",
         )
     if found < _MI:
         raise InvalidRequestError(
             f"{name}={amount!r} is {found} bytes, which is too little to run anything.",
-            hint=f"A number without a unit means bytes; with a unit: {name}='16Gi'."
-            + _suggestion(amount),
+            hint=f"A number without a unit means bytes; with a unit: {name}='16Gi'.",
         )
     return found
 
@@ -66,8 +64,7 @@ def parse_cpu(amount: object) -> float | None:
     if found is None or not 0 < found <= _MOST:
         raise InvalidRequestError(
             f"cpu={amount!r} is not a number of cores.",
-            hint="Give a number such as 4 or 0.5, or a Kubernetes quantity such as '500m'."
-            + _suggestion(amount),
+            hint="Give a number such as 4 or 0.5, or a Kubernetes quantity such as '500m'.",
         )
     if found > 1000 * _MOST_CORES:
         raise InvalidRequestError(
@@ -83,14 +80,6 @@ def _rounded_up(text: str, parts: int = 1) -> int | None:
 
     amount = parse_quantity(text)
     return None if amount is None else math.ceil(amount * parts)
-
-
-def _suggestion(amount: object) -> str:
-    """Return the end of a hint about the invalid *amount*: similar valid quantities, if there are any."""
-    from kinetic_k8s.quantity import near_quantities
-
-    near = near_quantities(amount) if isinstance(amount, str) else []
-    return f" Did you mean {' or '.join(map(repr, near))}?" * bool(near)
 
 
 def parse_timeout(amount: object) -> float | None:

@@ -77,7 +77,6 @@ def resolve(
         InstallError: uv failed; the message contains its output and the lines to which it refers.
     """
     dependencies = request.dependencies
-    _refuse_settings(dependencies, here=request.target is None)
     _refuse_unread_settings(dependencies, uv)
     pins = None
     if request.locked is not None:
@@ -266,25 +265,6 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     result.killed = error.killed
     result.places = tuple(place for place, _ in named)
     return result
-
-
-_OF_OTHER_PLACES: Final = ("prefix", "python-platform", "target")
-_OF_OTHER_INPUT: Final = ("all-extras", "extra", "group", "no-deps", "no-emit-package", "no-extra")
-
-
-def _refuse_settings(dependencies: Dependencies, *, here: bool) -> None:
-    """Refuse settings of `[tool.uv.pip]` that are not for a lock of all that the project declares.
-
-    *here*: the packages are for this machine.
-    """
-    for key in (*_OF_OTHER_INPUT, *(_OF_OTHER_PLACES if here else ())):
-        if any(dependencies.settings.values(key)):
-            raise DependencyError(
-                f"The setting {key} of [tool.uv.pip] for {dependencies.folder or dependencies.source} is for another "
-                "call of uv than that which chooses the packages of jobs.",
-                hint="Remove it, and give it to uv as an option where it is needed. Name extras in "
-                "requirements.txt (-e .[EXTRA]), or extras and groups in [tool.kinetic].",
-            )
 
 
 def _refuse_missing_hashes(dependencies: Dependencies) -> None:

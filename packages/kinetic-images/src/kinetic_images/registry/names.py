@@ -18,7 +18,8 @@ _LARGEST_PORT: Final = 65535
 
 _LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _HOST: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,5}})?")
-_COMPONENT: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_COMPONENT: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_PATH: Final = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -66,7 +67,7 @@ class Reference:
             InvalidReferenceError: *digest* is no digest.
         """
         if not is_digest(digest):
-            raise InvalidReferenceError(f"{digest!r} is no digest.", hint=_DIGEST_HINT)
+            raise InvalidReferenceError(f"{digest!r} is no digest.", hint=_HINT)
         return replace(self, tag=None, digest=digest)
 
     def __str__(self) -> str:
@@ -94,60 +95,37 @@ def parse_reference(text: str) -> Reference:
         InvalidReferenceError: *text* is no such name. Its message contains no credentials.
     """
     name, at, digest = text.partition("@")
-    if _SCHEME.match(text):
-        raise _invalid(
-            text, "it begins with a scheme", hint="Write HOST/PATH:TAG, without https://."
-        )
-    if at and not is_digest(digest):
-        if "/" in digest:
-            raise _invalid(
-                text,
-                "it contains a user or a password",
-                hint="Log in with `docker login HOST` instead, and write HOST/PATH:TAG.",
-            )
-        raise _invalid(text, "what follows `@` is no digest", hint=_DIGEST_HINT)
     # As for docker, a first part without `.` or `:` is no host.
     first, slash, rest = name.partition("/")
     is_host = "." in first or ":" in first or first == "localhost"
     host, path = (first.lower(), rest) if slash and is_host else (DOCKER_HUB, name)
     host = DOCKER_HUB if host in _DOCKER_HUB_NAMES else host
+    path, colon, tag = path.partition(":")
     if host == DOCKER_HUB and path and "/" not in path:
         path = f"library/{path}"
-    path, colon, tag = path.partition(":")
-    if colon and not _TAG.fullmatch(tag):
-        raise _invalid(text, f"{tag!r} is no tag")
     port = host.rpartition(":")[2]
-    if not _HOST.fullmatch(host) or (port.isdecimal() and int(port) > _LARGEST_PORT):
-        raise _invalid(text, f"{host!r} is no host")
-    if not path:
-        raise _invalid(text, "it names no repository", hint="Write HOST/PATH:TAG.")
-    for part in path.split("/"):
-        if not _COMPONENT.fullmatch(part):
-            lower = " Write it in lower case." if part != part.lower() else ""
-            raise _invalid(text, f"{part!r} is no valid part of a path", hint=_PATH_HINT + lower)
-    if len(f"{host}/{path}") > _LONGEST:
-        raise _invalid(text, f"host and path have more than {_LONGEST} characters")
+    checks = (
+        (not _SCHEME.match(text), "it begins with a scheme"),
+        (not at or is_digest(digest), "what follows `@` is no digest"),
+        (not colon or _TAG.fullmatch(tag), f"{tag!r} is no tag"),
+        (
+            _HOST.fullmatch(host) and not (port.isdecimal() and int(port) > _LARGEST_PORT),
+            f"{host!r} is no host",
+        ),
+        (_PATH.fullmatch(path), f"{path!r} is no path in lower case"),
+        (len(f"{host}/{path}") <= _LONGEST, f"host and path have more than {_LONGEST} characters"),
+    )
+    for valid, why in checks:
+        if not valid:
+            # Without what may be a user and a password.
+            before, _, after = text.rpartition("@")
+            is_digest_like = after.startswith("sha") and "@" not in before and "/" not in after
+            shown = text if not before or is_digest_like else f"…@{after}"
+            raise InvalidReferenceError(f"{shown!r} is no name of an image: {why}.", hint=_HINT)
     return Reference(host=host, path=path, tag=tag or None, digest=digest or None)
 
 
-def _invalid(text: str, why: str, *, hint: str | None = None) -> InvalidReferenceError:
-    return InvalidReferenceError(
-        f"{_shown(text)!r} is no name of an image: {why}.", hint=hint or _HINT
-    )
-
-
-def _shown(text: str) -> str:
-    """Return *text* without what may be a user and a password."""
-    before, at, after = text.rpartition("@")
-    if not at:
-        return text
-    if after.startswith("sha") and "/" not in after:
-        return f"{_shown(before)}@{after}"
-    return f"…@{after}"
-
-
-_HINT: Final = "Write HOST/PATH:TAG or HOST/PATH@sha256:DIGEST, such as us-docker.pkg.dev/project/repo/image:tag."
-_PATH_HINT: Final = (
-    "Parts of a path have lower-case letters and digits, separated by `.`, `_`, `__` or `-`."
+_HINT: Final = (
+    "Write HOST/PATH:TAG or HOST/PATH@sha256:DIGEST, such as us-docker.pkg.dev/project/repo/image:tag, without https:// and "
+    "without a user: log in with `docker login HOST`."
 )
-_DIGEST_HINT: Final = "A digest is `sha256:` and 64 hexadecimal digits in lower case."

@@ -29,7 +29,6 @@ from kinetic.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock, single_flight
-from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.pylock import pylock_text
@@ -37,7 +36,7 @@ from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
 from kinetic_images.lock.uv_input import write_install_input
 from kinetic_images.uv import Uv, find_uv
-from kinetic_images.wheels import copied_wheel
+from kinetic_images.wheels import FOLDER, copied_wheel, own_wheels_of
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import (
     make_folder,
@@ -185,7 +184,7 @@ def _lock_request(
     found = find_dependencies(start, project=project, environ=environ)
     dependencies = found.for_target(platform, _PYTHON)
     dependencies.refuse_unusable(_PYTHON)
-    wheels = own_wheels_of(dependencies, home)
+    own, fallback = own_wheels_of(dependencies, home)
     asked = {requirement.name for requirement in dependencies.requirements}
     return LockRequest(
         dependencies=dependencies,
@@ -197,8 +196,8 @@ def _lock_request(
         preferences=()
         if PICKLE in asked
         else (f"{PICKLE} @ {copied_wheel(home.joinpath(*FOLDER), PICKLE, PICKLE).as_uri()}",),
-        own=wheels.own,
-        fallback=wheels.fallback,
+        own=own,
+        fallback=fallback,
         locked=find_lock(dependencies),
     )
 

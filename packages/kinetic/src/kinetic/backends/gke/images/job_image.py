@@ -192,8 +192,8 @@ class ClusterImages:
         from kinetic_images.builders.builder import BuildReports
         from kinetic_images.dependencies import find_dependencies
         from kinetic_images.ensure import ImageRequest
-        from kinetic_images.lock.own import own_wheels_of
         from kinetic_images.recipe import RUNNER_PATH
+        from kinetic_images.wheels import own_wheels_of
         from kinetic_payload.project.snapshot import file_that_imports
 
         settings, builders = request.settings, self.builders
@@ -204,7 +204,7 @@ class ClusterImages:
             environ=builders.environment,
             category=category_of(request),
         )
-        wheels = own_wheels_of(dependencies, builders.home)
+        own, fallback = own_wheels_of(dependencies, builders.home)
         additions = [BUCKET_REQUIREMENT]
         # Users often forget to require it.
         if KERAS not in {line.name for line in dependencies.requirements}:
@@ -227,8 +227,8 @@ class ClusterImages:
             repository=repository,
             additions=tuple(additions),
             preferences=(pickle_requirement(),),
-            own=wheels.own,
-            fallback=wheels.fallback,
+            own=own,
+            fallback=fallback,
             # Without bytecode: it would differ between patch versions of Python, and make other images.
             files={RUNNER_PATH: runner_bundle(builders.home, bytecode=False)},
             refresh=settings.rebuild.value,
