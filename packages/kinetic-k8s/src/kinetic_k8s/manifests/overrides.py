@@ -32,6 +32,12 @@ _LISTS: Final[Mapping[str, str]] = {
     "spec.containers.volumeMounts": "mountPath",
 }
 """Lists that are merged → the field of their items that tells them apart."""
+_KEPT: Final[Mapping[str, str]] = {
+    "spec.volumes": "Add volumes of other names.",
+    "spec.initContainers": "Add containers of other names.",
+    "spec.containers.env": "Use capture_env_vars=, or another name.",
+}
+"""Lists with items of Kinetic that cannot be changed → what to do instead."""
 _OBJECTS: Final = frozenset(
     {
         "metadata",
@@ -100,7 +106,7 @@ def check_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     for name in plain:
         if name not in ("metadata", "spec"):
             _refuse(name, "is not a field of a pod template", "Use 'metadata' and 'spec'.")
-    _check_fields(plain, "", "")
+    _merged({}, plain, "", "")
     for name, value in plain.get("metadata", {}).items():
         if name not in ("labels", "annotations"):
             _refuse(
@@ -114,43 +120,6 @@ def check_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _check_fields(value: Mapping[str, Any], place: str, path: str) -> None:
-    """Raise if a field of Kinetic is set or removed below *place*, which is *path* without names of items."""
-    for name, each in value.items():
-        below, where = f"{place}.{name}".lstrip("."), f"{path}.{name}".lstrip(".")
-        if hint := _OWNED.get(where):
-            _own(where, hint)
-        if (below in _LISTS or below in _OBJECTS) and each is None:
-            _refuse(where, "cannot be removed", "Name the fields below it.")
-        if below in _LISTS:
-            if not isinstance(each, list):
-                _refuse(where, f"is not a list: {each!r}", "Write a list of objects.")
-            _check_items(each, below, where)
-        elif isinstance(each, dict):
-            _check_fields(each, below, where)
-        elif below in _OBJECTS:
-            _refuse(where, f"is not an object: {each!r}", "Write {'name': value}.")
-
-
-def _check_items(items: list[object], place: str, path: str) -> None:
-    key = _LISTS[place]
-    seen = set()
-    for number, each in enumerate(items):
-        if not isinstance(each, dict) or (key and not isinstance(each.get(key), str)):
-            what = f"an object with {key!r}" if key else "an object"
-            hint = f"Write {{'{key or 'key'}': …}}."
-            _refuse(f"{path}[{number}]", f"is not {what}: {each!r}", hint)
-        name = each[key] if key else number
-        where = f"{path}[{name}]"
-        if name in seen:
-            _refuse(where, f"has the same {key!r} as one before it", "Write one item.")
-        seen.add(name)
-        ours_of_runner = place == "spec.containers.env" and path.startswith(_OURS)
-        if where in _OWNED or (ours_of_runner and str(each[key]).startswith("KINETIC_")):
-            _own(where, "Use another name.")
-        _check_fields(each, place, where)
-
-
 def merged(template: Manifest, overrides: Mapping[str, Any]) -> Manifest:
     """Return *template* with *overrides* merged into it.
 
@@ -161,28 +130,11 @@ def merged(template: Manifest, overrides: Mapping[str, Any]) -> Manifest:
     if not overrides:
         return template
     overrides = check_overrides(overrides)
-    ours, spec = template["spec"], overrides.get("spec", {})
-    selector = ours.get("nodeSelector", {})
-    for key, value in spec.get("nodeSelector", {}).items():
+    selector = template["spec"].get("nodeSelector", {})
+    for key, value in overrides.get("spec", {}).get("nodeSelector", {}).items():
         if key in {*selector, *ACCELERATOR_SELECTORS} and value != selector.get(key):
             _own(f"spec.nodeSelector[{key}]", "Use accelerator=.")
-    _keep(ours, spec, "volumes", "spec", "Add volumes of other names.")
-    _keep(ours, spec, "initContainers", "spec", "Add containers of other names.")
-    containers = {each["name"]: each for each in ours["containers"]}
-    for each in spec.get("containers", ()):
-        if each["name"] in containers:
-            path, container = f"spec.containers[{each['name']}]", containers[each["name"]]
-            _keep(container, each, "env", path, "Use capture_env_vars=, or another name.")
-            for mount in each.get("volumeMounts", ()):
-                above = _normal(mount["mountPath"]).rstrip("/") + "/"
-                for hidden in container.get("volumeMounts", ()):
-                    if f"{_normal(hidden['mountPath'])}/".startswith(above):
-                        _refuse(
-                            f"{path}.volumeMounts[{mount['mountPath']}]",
-                            f"would hide {hidden['mountPath']}, which belongs to Kinetic",
-                            "Use another mount path.",
-                        )
-    return _merged_objects(template, overrides, "")
+    return _merged(template, overrides, "", "")
 
 
 def of_workers(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -209,37 +161,70 @@ def check_places(overrides: Mapping[str, Any]) -> None:
             )
 
 
-def _keep(ours: Manifest, theirs: Manifest, name: str, path: str, hint: str) -> None:
-    """Raise if an item of the list *name* in *theirs* has the name of one of *ours*."""
-    taken = {each["name"] for each in ours.get(name, ())}
-    for each in theirs.get(name, ()):
-        if each["name"] in taken:
-            _own(f"{path}.{name}[{each['name']}]", hint)
-
-
 def _normal(path: str) -> str:
     """Return *path*, absolute and without `.`, `..` and repeated slashes."""
     return normpath("/" + path.lstrip("/"))
 
 
-def _merged_objects(ours: Manifest, theirs: Mapping[str, Any], place: str) -> Manifest:
+def _merged(ours: Manifest, theirs: Mapping[str, Any], place: str, path: str) -> Manifest:
+    """Merge *theirs* into *ours*; *path* is where that is, and *place* the same without names of items.
+
+    Raises:
+        InvalidRequestError: A field of Kinetic would be changed or removed.
+    """
     result = dict(ours)
     for name, value in theirs.items():
-        below, own = f"{place}.{name}".lstrip("."), result.get(name)
-        if value is None:
-            result.pop(name, None)
+        below, where = f"{place}.{name}".lstrip("."), f"{path}.{name}".lstrip(".")
+        own = result.get(name)
+        if hint := _OWNED.get(where):
+            _own(where, hint)
+        if value is None and (below in _LISTS or below in _OBJECTS):
+            _refuse(where, "cannot be removed", "Name the fields below it.")
+        if below in _LISTS:
+            result[name] = _merged_items(own or [], value, below, where)
         elif isinstance(value, dict):
-            result[name] = _merged_objects(own if isinstance(own, dict) else {}, value, below)
-        elif _LISTS.get(below) == _APPENDED:
-            result[name] = [*(own or ()), *(each for each in value if each not in (own or ()))]
-        elif key := _LISTS.get(below):
-            items = {each[key]: each for each in own or ()}
-            for each in value:
-                items[each[key]] = _merged_objects(items.get(each[key], {}), each, below)
-            result[name] = list(items.values())
+            result[name] = _merged(own if isinstance(own, dict) else {}, value, below, where)
+        elif below in _OBJECTS:
+            _refuse(where, f"is not an object: {value!r}", "Write {'name': value}.")
+        elif value is None:
+            result.pop(name, None)
         else:
             result[name] = value
     return result
+
+
+def _merged_items(ours: list[Manifest], theirs: object, place: str, path: str) -> list[Manifest]:
+    """Merge the items of a list by their key, or append them."""
+    if not isinstance(theirs, list):
+        _refuse(path, f"is not a list: {theirs!r}", "Write a list of objects.")
+    key = _LISTS[place]
+    result = {each[key] if key else -number: each for number, each in enumerate(ours, 1)}
+    seen = set()
+    for number, each in enumerate(theirs):
+        if not isinstance(each, dict) or (key and not isinstance(each.get(key), str)):
+            what = f"an object with {key!r}" if key else "an object"
+            hint = f"Write {{'{key or 'key'}': …}}."
+            _refuse(f"{path}[{number}]", f"is not {what}: {each!r}", hint)
+        name: Any = each[key] if key else number
+        where = f"{path}[{name}]"
+        if name in seen:
+            _refuse(where, f"has the same {key!r} as one before it", "Write one item.")
+        seen.add(name)
+        of_runner = place == "spec.containers.env" and path.startswith(_OURS)
+        if where in _OWNED or (of_runner and str(name).startswith("KINETIC_")):
+            _own(where, "Use another name.")
+        if name in result and (kept := _KEPT.get(place)):
+            _own(where, kept)
+        if key == "mountPath":
+            above = f"{_normal(name).rstrip('/')}/"
+            for hidden in (mount[key] for mount in ours):
+                if f"{_normal(hidden)}/".startswith(above):
+                    why = f"would hide {hidden}, which belongs to Kinetic"
+                    _refuse(where, why, "Use another mount path.")
+        found = _merged(result.get(name, {}), each, place, where)
+        if key or each not in ours:
+            result[name] = found
+    return list(result.values())
 
 
 def _own(path: str, hint: str) -> Never:

@@ -115,9 +115,7 @@ def key_in(secret: Manifest) -> bytes:
         ) from error
 
 
-def runner_config_map(
-    digest: str, name: str, content: bytes, owner: Manifest | None = None
-) -> Manifest:
+def runner_config_map(digest: str, name: str, content: bytes, owner: Manifest) -> Manifest:
     """Render the immutable ConfigMap with the file *name* whose SHA-256 is *digest*.
 
     Jobs share it: each job that uses it becomes an owner, and it is removed with the last owner.
@@ -127,13 +125,14 @@ def runner_config_map(
     """
     data = {name: content}
     _check_size("The runner", data)
-    metadata: Manifest = {"name": runner_config_map_name(digest), "labels": {APP: APP_VALUE}}
-    if owner is not None:
-        metadata["ownerReferences"] = [owner_reference(owner)]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata,
+        "metadata": {
+            "name": runner_config_map_name(digest),
+            "labels": {APP: APP_VALUE},
+            "ownerReferences": [owner_reference(owner)],
+        },
         "immutable": True,
         "binaryData": _encoded(data),
     }
