@@ -16,11 +16,8 @@ import requests
 import urllib3.exceptions
 from google.auth.exceptions import RefreshError, TransportError
 from google.oauth2.credentials import Credentials
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kinetic_payload.errors import (
-    InvalidRequestError,
     ObjectNotFoundError,
     StoreError,
     StorePermissionError,
@@ -32,28 +29,8 @@ from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums
 from kinetic_payload.stores.gcs.download import full_disk_translated
 from kinetic_payload.stores.gcs.errors import BY_CODE, ResponseError
 from kinetic_payload.stores.gcs.retry import is_transient
-from kinetic_payload.stores.gcs.store import escaped, unescaped
 from kinetic_payload.stores.gcs.translation import refusal
 from kinetic_payload.stores.store import Location
-
-NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
-
-
-@given(NAMES, NAMES)
-def test_escaped_names_keep_order_and_prefixes(one: str, other: str) -> None:
-    first, second = escaped(one), escaped(other)
-
-    assert unescaped(first) == one
-    assert not set("\n\r") & set(first)
-    assert (one < other) == (first < second)
-    assert one.startswith(other) == first.startswith(second)
-
-
-def test_a_name_that_is_too_long_when_escaped_is_refused() -> None:
-    for name, path in (("x" * 1020, "bucket/prefix"), ("\n" * 600, "bucket")):
-        store = GcsStore(path, service=Service("http://localhost:1", anonymous=True))
-        with pytest.raises(InvalidRequestError, match="the limit is 1024"):
-            store.stat(name)
 
 
 def test_checksums_are_encoded_as_google_does() -> None:

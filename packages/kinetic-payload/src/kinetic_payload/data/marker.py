@@ -92,9 +92,8 @@ def unmountable(path: str, room: int) -> str | None:
         size = len(path.encode())
     except UnicodeEncodeError:
         return "its name is not valid UTF-8"
-    # Stores escape the first two characters with the last two.
-    if not {"\n", "\r", "\x0b", "\x0e"}.isdisjoint(path):
-        return "its name has a line break, or another character that names of objects cannot have"
+    if not {"\n", "\r"}.isdisjoint(path):
+        return "its name has a line break, which names of objects cannot have"
     if size > room:
         return f"its path has {size} bytes, and {room} are left for it in the name of an object"
     return None

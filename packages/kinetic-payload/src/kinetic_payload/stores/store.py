@@ -49,7 +49,7 @@ class ObjectInfo:
 class Store(Protocol):
     """The operations that Kinetic needs from a store. Writes are atomic: an object is whole or absent.
 
-    Names are relative, `/`-separated, without empty, `.` or `..` parts, at most 1,024 bytes of UTF-8.
+    Names are relative, `/`-separated, without empty, `.` or `..` parts or line breaks, at most 1,024 bytes of UTF-8.
     All methods may be called from any thread. Errors are those of `kinetic_payload.errors`.
     """
 

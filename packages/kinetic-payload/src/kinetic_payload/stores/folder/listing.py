@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kinetic_payload.layout import LISTED
-from kinetic_payload.stores.names import MAX_NAME, part_to_path, path_to_part
+from kinetic_payload.stores.names import is_name
 from kinetic_payload.stores.store import ObjectInfo
 
 
@@ -62,7 +62,7 @@ def _place(root: str, prefix: str) -> tuple[str, str] | None:
     parts = parent.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return None
-    return "/".join([root, *map(part_to_path, parts)]), f"{parent}/"
+    return f"{root}/{parent}", f"{parent}/"
 
 
 def _below(folder: str, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
@@ -85,15 +85,14 @@ def _entries(folder: str, base: str) -> list[_Entry]:
         return []  # The folder was deleted meanwhile.
     entries = []
     for child in children:
-        # Other files may have paths that are not the path of any object name.
-        part = path_to_part(child.name)
-        if part is None or len((base + part).encode()) > MAX_NAME:
+        name = base + child.name
+        if not is_name(name):
             continue
         with suppress(FileNotFoundError):
             if not child.is_dir():
                 # A dangling link, a socket or a pipe among a user's outputs is not an object.
                 if child.is_file():
-                    entries.append(_Entry(base + part, child.path, child.stat()))
+                    entries.append(_Entry(name, child.path, child.stat()))
             elif not child.is_symlink():
-                entries.append(_Entry(f"{base}{part}/", child.path, None))
+                entries.append(_Entry(f"{name}/", child.path, None))
     return sorted(entries, key=lambda entry: entry.name)

@@ -32,7 +32,7 @@ from kinetic_payload.files.private import FULL_DISK, flush_to_disk, make_folder
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.folder.listing import folders, info_of, objects, records
-from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
+from kinetic_payload.stores.names import OWN_FOLDER, check_name
 from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class FolderStore:
         return True
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name_to_path(check_name(name))}"
+        return f"{self._root}/{check_name(name)}"
 
     def _stat(self, name: str) -> ObjectInfo | None:
         try:

@@ -1,7 +1,4 @@
-"""The objects of one bucket, by their names in the bucket.
-
-Names are not escaped here, so that external buckets can be read, including names that end in a slash.
-"""
+"""The objects of one bucket, by their names in the bucket, which may end in a slash."""
 
 from __future__ import annotations
 

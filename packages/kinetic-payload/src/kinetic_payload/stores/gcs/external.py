@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ExternalBucket(Bucket):
-    """A bucket whose names are not escaped. A public one can be read without credentials."""
+    """A bucket that Kinetic only reads. A public one can be read without credentials."""
 
     def __init__(
         self, name: str, *, service: Service | None = None, retry: RetryPolicy | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Self, cast
 from urllib.parse import quote, unquote_to_bytes
 
-from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import LISTED, is_listed
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.checksums import extended
@@ -22,7 +20,7 @@ from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
 from kinetic_payload.stores.gcs.upload_content import Content
-from kinetic_payload.stores.names import MAX_NAME, check_name
+from kinetic_payload.stores.names import check_name, is_name
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
 from kinetic_payload.stores.store import Location, ObjectInfo
 
@@ -43,9 +41,6 @@ _LARGE: Final = ("data/", "groups/", "logs/", "outputs/")
 """Folders with any number of objects, which a search for records skips; in order."""
 LINK_TARGET: Final = "gcsfuse_symlink_target"
 """The key of the metadata by which gcsfuse recognises a symbolic link."""
-_ESCAPES: Final = {"\n": "\x0b\x01", "\x0b": "\x0b\x02", "\r": "\x0e\x01", "\x0e": "\x0e\x02"}
-"""Names in a bucket have no line breaks. Escaping keeps the order of names, and their prefixes."""
-_UNESCAPED: Final = {escape: character for character, escape in _ESCAPES.items()}
 
 
 class GcsStore:
@@ -163,17 +158,17 @@ class GcsStore:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over objects whose name begins with *prefix*, in order of their names."""
-        start = self._prefix + escaped(start_after) if start_after else ""
-        for found in self._bucket.list(self._prefix + escaped(prefix), start=start):
+        start = self._prefix + start_after if start_after else ""
+        for found in self._bucket.list(self._prefix + prefix, start=start):
             info = self._info(found)
-            if info.name > start_after and _is_name(info.name):
+            if info.name > start_after and is_name(info.name):
                 yield info
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
-        for folder in self._bucket.folders(self._prefix + escaped(prefix)):
-            name = unescaped(folder[len(self._prefix) :])
-            if _is_name(name[:-1]):
+        for folder in self._bucket.folders(self._prefix + prefix):
+            name = folder[len(self._prefix) :]
+            if is_name(name[:-1]):
                 yield name
 
     def records(self, prefix: str = "") -> Iterator[tuple[ObjectInfo, bytes | None]]:
@@ -185,7 +180,7 @@ class GcsStore:
             for found in self._bucket.matching(self._prefix + prefix, _RECORDS, **within):
                 info = self._info(found)
                 rest = info.name[len(prefix) :]
-                if rest.partition("/")[2] in LISTED and _is_name(info.name):
+                if rest.partition("/")[2] in LISTED and is_name(info.name):
                     yield info, content_of(found)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
@@ -225,36 +220,11 @@ class GcsStore:
         return self._info(written)
 
     def _full_name(self, name: str) -> str:
-        full = self._prefix + escaped(check_name(name))
-        if len(full) > MAX_NAME // 4 and (size := len(full.encode())) > MAX_NAME:
-            raise InvalidRequestError(
-                f"The name {name[:200]!r} is too long: escaped, and with the store's prefix, it has {size} bytes "
-                f"and the limit is {MAX_NAME}."
-            )
-        return full
+        return self._prefix + check_name(name)
 
     def _info(self, found: BucketObject) -> ObjectInfo:
-        name = unescaped(found.name[len(self._prefix) :])
+        name = found.name[len(self._prefix) :]
         return ObjectInfo(name, found.size, found.generation, found.created)
-
-
-def escaped(text: str) -> str:
-    """Escape *text*, a name or the beginning of one, for a bucket."""
-    return re.sub("[\n\x0b\r\x0e]", lambda match: _ESCAPES[match[0]], text)
-
-
-def unescaped(text: str) -> str:
-    """Return the name that a bucket holds as *text*."""
-    return re.sub("\x0b[\x01\x02]|\x0e[\x01\x02]", lambda match: _UNESCAPED[match[0]], text)
-
-
-def _is_name(name: str) -> bool:
-    """Return whether *name* is a valid name. Consoles and gcsfuse also create objects such as `folder/`."""
-    try:
-        check_name(name)
-    except InvalidRequestError:
-        return False
-    return True
 
 
 def metadata_of(data: bytes) -> dict[str, str]:

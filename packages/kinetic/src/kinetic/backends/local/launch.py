@@ -43,7 +43,6 @@ from kinetic_payload.files.private import (
     write_private,
 )
 from kinetic_payload.layout import REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
-from kinetic_payload.stores.names import name_to_path
 from kinetic_payload.stores.store import Store
 
 _START: Final = (
@@ -207,7 +206,7 @@ def spec_of(
         home=home.path,
         job_id=record.job_id,
         store=str(store.location),
-        outcome_file=f"{store.location}/{name_to_path(names.outcome)}" if folder_store else None,
+        outcome_file=f"{store.location}/{names.outcome}" if folder_store else None,
         hosts=record.hosts,
         retries=record.retries,
         workers=list(launch.workers),
