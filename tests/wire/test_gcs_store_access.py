@@ -161,14 +161,7 @@ def test_an_expired_login_is_an_error_at_once(gcs: GcsServer, tmp_path: Path) ->
 def test_a_token_request_is_retried_after_a_transient_failure(
     guarded: GcsServer, store: GcsStore
 ) -> None:
-    portal = "<html><title>Sign in</title></html>"
-    for what in (
-        {"reset": "before"},
-        {"page": portal},
-        {"page": portal, "status": 403},
-        {"page": ""},
-        {"page": '{"access_to'},
-    ):
+    for what in ({"reset": "before"}, {"page": "<html>Sign in</html>", "status": 403}):
         fault = guarded.faults.add(method="POST", times=4, **what)
         assert guarded.tokens is not None
         guarded.tokens.expire()
@@ -349,7 +342,6 @@ def test_names_of_other_writers_are_not_changed(gcs: GcsServer, tmp_path: Path) 
         client_of(gcs.endpoint).bucket("bucket").blob(name).upload_from_string(name)
 
     assert [found.name for found in bucket.list("folder")] == names[:3]
-    assert bucket.entries() == ["folder/", "other\x0bname"]
     for name in names[1:]:
         found = bucket.stat(name)
         assert found is not None

@@ -52,7 +52,8 @@ _RENAMED: Final = {
     (_GCS_ERRORS, "BrokenAnswerError"): (_HTTP, "NoResponseError"),
     (_GCS_ERRORS, "InvalidResponseError"): (_HTTP, "NoResponseError"),
     (_GCS_ERRORS, "UnreachableError"): (_HTTP, "NoResponseError"),
-    (_GCS_ERRORS, "ForeignAnswerError"): (_GCS_ERRORS, "InterceptedResponseError"),
+    (_GCS_ERRORS, "ForeignAnswerError"): (_HTTP, "NoResponseError"),
+    (_GCS_ERRORS, "InterceptedResponseError"): (_HTTP, "NoResponseError"),
     (_GCS_ERRORS, "PatienceError"): (_GCS_ERRORS, "RetryError"),
 }
 """Module, by its current name, and former name of a class → its current module and name.

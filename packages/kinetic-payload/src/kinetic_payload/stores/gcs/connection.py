@@ -25,7 +25,7 @@ from kinetic_payload.http.clock import ServiceClock
 from kinetic_payload.http.session import NoResponseError, Pools, connection_errors
 from kinetic_payload.proxies import proxy_of_environment
 from kinetic_payload.stores.gcs.errors import BY_CODE, ResponseError
-from kinetic_payload.stores.gcs.interception import TokenRequest, check_answer, described, is_page
+from kinetic_payload.stores.gcs.interception import TokenRequest, check_answer
 from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.threads import TimedQueue
@@ -213,9 +213,7 @@ def _refusal(response: urllib3.BaseHTTPResponse) -> ResponseError:
             raise TypeError
         message, errors = details["message"], details.get("errors")
     except (ValueError, KeyError, TypeError, RecursionError):
-        # A refused download is plain text.
-        page = is_page(response.data)
-        message = described(response.data) if page else response.data.decode("utf-8", "replace")
+        message = response.data.decode("utf-8", "replace")  # A refused download is plain text.
     listed = errors if isinstance(errors, list) else ()
     return BY_CODE.get(response.status, ResponseError)(
         response.status,

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import urllib3
 
-from kinetic_payload.http.session import NoResponseError
-
 
 class ResponseError(Exception):
     """The service refused a request."""
@@ -38,10 +36,6 @@ class PreconditionError(ResponseError):
 
 
 BY_CODE = {404: NotFoundError, 412: PreconditionError}
-
-
-class InterceptedResponseError(NoResponseError):
-    """A proxy or a captive portal responded in the service's place."""
 
 
 class RetryError(Exception):

@@ -45,8 +45,7 @@ class Head:
         With a *generation*, that one was requested.
 
         Raises:
-            InterceptedResponseError: Without a generation or checksum, the headers are not the service's.
-            NoResponseError: The headers contradict each other or the request.
+            NoResponseError: The headers are not the service's, or contradict each other or the request.
         """
         headers, status = response.headers, response.status
         stated = headers.get("X-Goog-Generation", "")

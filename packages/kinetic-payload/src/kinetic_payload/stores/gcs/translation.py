@@ -20,17 +20,16 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.http.session import NoResponseError, cause_text, causes, is_untrusted
-from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
+from kinetic_payload.http.session import NoResponseError, cause_text, is_untrusted
+from kinetic_payload.stores.gcs.errors import ResponseError, RetryError
 from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
 _PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
 _READING: Final = frozenset({"storage.objects.get", "storage.objects.list"})
-_TRY_LATER: Final = "Try again later; nothing is lost."
-_LOG_IN_TO_NETWORK: Final = (
-    "Log in to the network (open any http:// page in a browser), or check HTTPS_PROXY and NO_PROXY; "
-    "then try again. Nothing is lost."
+_TRY_LATER: Final = (
+    "Try again later; nothing is lost. If the network has a login page or a proxy, log in to it, or check HTTPS_PROXY "
+    "and NO_PROXY."
 )
 _INTERCEPTED: Final = (
     "A captive portal may be in the way: log in to the network (open any http:// page in a browser). "
@@ -135,7 +134,7 @@ def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreU
     what = "no response" if last is None else described_error(last)
     return StoreUnavailableError(
         f"Could not {action} in gs://{bucket}, even after retries. Last error: {what}",
-        hint=_TRY_LATER if last is None or _intercepted_in(last) is None else _LOG_IN_TO_NETWORK,
+        hint=_TRY_LATER,
     )
 
 
@@ -143,15 +142,7 @@ def described_error(error: BaseException) -> str:
     """Describe a transient error in one line."""
     if isinstance(error, ResponseError):
         return f"{error.message} ({error.code})"
-    intercepted = _intercepted_in(error)
-    if intercepted is not None:
-        return f"a proxy, or a captive portal of this network, responded with {intercepted}"
     return error.reason if isinstance(error, NoResponseError) else _line(error)
-
-
-def _intercepted_in(error: BaseException) -> InterceptedResponseError | None:
-    """Return the `InterceptedResponseError` in *error*, or None."""
-    return next((one for one in causes(error) if isinstance(one, InterceptedResponseError)), None)
 
 
 def _line(error: BaseException) -> str:
