@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from kinetic_images.uv import find_uv
-from kinetic_payload.digests import TreeEntry, file_digest
+from kinetic_payload.digests import FileCheck, TreeEntry, file_digest
 from kinetic_payload.errors import (
     IntegrityError,
     ObjectNotFoundError,
 )
-from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import ABSENT
 from kinetic_servers.gcs import GcsServer

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
+from copy import copy
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -34,9 +35,35 @@ class FileHasher:
     """The digest of one file, updated piece by piece: SHA-256 of its relative path, NUL, contents."""
 
     def __init__(self, relpath: str) -> None:
-        self._sha = hashlib.sha256(encoded(relpath) + b"\0")
-        self.update = self._sha.update
-        self.hexdigest = self._sha.hexdigest
+        self._use(hashlib.sha256(encoded(relpath) + b"\0"))
+
+    def _use(self, sha: hashlib._Hash) -> None:
+        self._sha = sha
+        self.update = sha.update
+        self.hexdigest = sha.hexdigest
+
+
+class FileCheck(FileHasher):
+    """Compares the bytes of an upload, which it receives in order, with the digest of a file.
+
+    `finish` raises *otherwise* if they do not match *entry*.
+    """
+
+    def __init__(self, entry: TreeEntry, otherwise: Exception) -> None:
+        super().__init__(entry.path)
+        self._digest = entry.digest
+        self._otherwise = otherwise
+
+    def copy(self) -> FileCheck:
+        """Return a check that has received the same bytes."""
+        other = copy(self)
+        other._use(self._sha.copy())  # noqa: SLF001 - an instance of this class
+        return other
+
+    def finish(self) -> None:
+        """Raise unless the bytes match the entry."""
+        if self.hexdigest() != self._digest:
+            raise self._otherwise
 
 
 def encoded(path: str) -> bytes:

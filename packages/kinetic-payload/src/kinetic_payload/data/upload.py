@@ -26,6 +26,7 @@ from kinetic_payload.data.marker import (
     parse_marker,
     unmountable,
 )
+from kinetic_payload.digests import FileCheck
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -38,7 +39,6 @@ from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Scaled, TrackProgress, silent
 from kinetic_payload.project.context import REFRESH_AGE
-from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.project.snapshot import Snapshot, tree_of
 from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE

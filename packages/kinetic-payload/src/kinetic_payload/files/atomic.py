@@ -82,14 +82,9 @@ class NewFile:
         assert self._stream is not None
         self._stream.flush()
         flush_to_disk(self._stream.fileno())
-        try:
-            os.link(self._part, self.path)
-        except FileExistsError:
-            raise
-        except OSError:
-            # This file system has no hard links. Reserve the name with an empty file until the rename.
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-            self._part.replace(self.path)
+        # An empty file reserves the name until the rename.
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        self._part.replace(self.path)
 
     def __enter__(self) -> Self:
         return self

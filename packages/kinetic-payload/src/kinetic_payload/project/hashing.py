@@ -6,12 +6,11 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, encoded, open_regular
+from kinetic_payload.digests import CHUNK, FileHasher, open_regular
 from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.progress import silent
 from kinetic_payload.project.stat_cache import Hashed, StatCache, is_old, stamp_of
@@ -46,33 +45,6 @@ def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) ->
     unchanged = size == after.st_size and stamp_of(before) == stamp_of(after)
     lasting = unchanged and is_old(before, started)
     return Hashed(relpath, sha.hexdigest(), size, before, lasting)
-
-
-class FileCheck:
-    """Verify the contents of a file against its digest: the `Check` of an upload.
-
-    `finish` raises *otherwise* if they do not match *entry*.
-    """
-
-    def __init__(self, entry: TreeEntry, otherwise: Exception) -> None:
-        self._digest = entry.digest
-        self._otherwise = otherwise
-        self._sha = hashlib.sha256(encoded(entry.path) + b"\0")
-
-    def update(self, data: bytes | memoryview, /) -> None:
-        """Take the next piece."""
-        self._sha.update(data)
-
-    def copy(self) -> FileCheck:
-        """Return a check that has seen the same bytes."""
-        other = copy(self)
-        other._sha = self._sha.copy()  # noqa: SLF001 - an instance of this class
-        return other
-
-    def finish(self) -> None:
-        """Raise unless the bytes match the entry."""
-        if self._sha.hexdigest() != self._digest:
-            raise self._otherwise
 
 
 def content_hash(path: Path, cache: StatCache | None = None) -> str:

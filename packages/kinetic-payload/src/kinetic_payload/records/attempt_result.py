@@ -156,11 +156,6 @@ def is_error_of_lost_peer(type_name: str, message: str) -> bool:
     return type_name.endswith(_LOST_A_PEER)
 
 
-def is_error_of_connection(type_name: str) -> bool:
-    """Tell whether an exception of the type *type_name* is a socket's: another host may have been at its end."""
-    return type_name in _CONNECTION
-
-
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
     """Return the host that decides the attempt.
 
@@ -190,7 +185,7 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
 def may_have_lost_peer(end: HostEnd) -> bool:
     """Tell whether another host that ended explains the failure of *end*. If none did, the failure is its own."""
-    failed_by_connection = end.reason == "exception" and is_error_of_connection(end.error)
+    failed_by_connection = end.reason == "exception" and end.error in _CONNECTION
     return end.lost_peer or (failed_by_connection and end.exit_code != EXIT_NOT_PREPARED)
 
 

@@ -10,27 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
+    from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
     from kinetic_payload.stores.outages import OutageLimit
 
 ABSENT: Final = 0
 """The generation of an object that does not exist: `if_generation=ABSENT` means create only."""
-
-
-class Check(Protocol):
-    """Checks that bytes are the expected ones. It receives all of them, in order."""
-
-    def update(self, data: bytes | memoryview, /) -> None:
-        """Take the next piece."""
-        ...
-
-    def copy(self) -> Check:
-        """Return a copy, which has received the same bytes."""
-        ...
-
-    def finish(self) -> None:
-        """Raise an exception unless the bytes were the expected ones."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -130,7 +115,7 @@ class Store(Protocol):
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
-        check: Check | None = None,
+        check: FileCheck | None = None,
     ) -> ObjectInfo:
         """Write the file *path* as *name*, without reading it into memory.
 

@@ -1,5 +1,8 @@
 """`MemoryStore`: a store inside this process, for tests."""
 
+# The protocol `Store` describes the methods.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 import io
@@ -14,9 +17,10 @@ from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
 from kinetic_payload.layout import LISTED
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.names import check_name
-from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo
+from kinetic_payload.stores.store import ABSENT, Location, ObjectInfo
 
 if TYPE_CHECKING:
+    from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
     from kinetic_payload.stores.outages import OutageLimit
 
@@ -41,33 +45,26 @@ class MemoryStore:
 
     @property
     def concurrency(self) -> int:
-        """One: requests take no time."""
         return 1
 
     def limited(self, limit: OutageLimit) -> Self:  # noqa: ARG002
-        """Return this store: it does not wait."""
         return self
 
     def now(self) -> float:
-        """Return this machine's time."""
         return time.time()
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return the information on *name*, or None if it does not exist."""
         found = self._objects.get(check_name(name))
         return found[1] if found else None
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
         return self._get(name)[start : None if end is None else max(start, end)]
 
     @contextmanager
     def reader(self, name: str) -> Iterator[BinaryIO]:
-        """Open *name* for streaming."""
         yield io.BytesIO(self._get(name))
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
-        """Write *data* as *name*."""
         with self._lock:
             self._expect(name, if_generation)
             self._last += 1
@@ -83,7 +80,6 @@ class MemoryStore:
         if_generation: int | None = None,
         progress: Advance | None = None,
     ) -> Iterator[BinaryIO]:
-        """Open *name* for streaming; it appears when the block ends without an exception."""
         self._expect(name, if_generation)
         stream = io.BytesIO()
         yield stream
@@ -94,7 +90,6 @@ class MemoryStore:
     def download(
         self, name: str, path: Path, *, progress: Advance | None = None, most: int | None = None
     ) -> None:
-        """Write the object into the file *path*."""
         data = self._get(name)
         refuse_larger(name, len(data), most)
         path.write_bytes(data)
@@ -108,9 +103,8 @@ class MemoryStore:
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
-        check: Check | None = None,
+        check: FileCheck | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*."""
         data = path.read_bytes()
         if check is not None:
             check.update(data)
@@ -121,7 +115,6 @@ class MemoryStore:
         return info
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
-        """Reset the object's age."""
         with self._lock:
             if name not in self._objects:
                 return None
@@ -135,7 +128,6 @@ class MemoryStore:
             return self._objects[name][1]
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Iterate over objects whose name begins with *prefix*, in order of their names."""
         with self._lock:
             found = sorted(self._objects.items())
         for name, (_, info) in found:
@@ -143,7 +135,6 @@ class MemoryStore:
                 yield info
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
         names = (name for name in self.names() if name.startswith(prefix))
         firsts = {
             prefix + name[len(prefix) :].partition("/")[0] + "/"
@@ -153,13 +144,11 @@ class MemoryStore:
         yield from sorted(firsts)
 
     def records(self, prefix: str = "") -> Iterator[tuple[ObjectInfo, bytes | None]]:
-        """Iterate over the records for a list of jobs, without their bytes."""
         for info in self.list(prefix):
             if info.name[len(prefix) :].partition("/")[2] in LISTED:
                 yield info, None
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it existed."""
         with self._lock:
             self._expect(name, if_generation)
             return self._objects.pop(name, None) is not None

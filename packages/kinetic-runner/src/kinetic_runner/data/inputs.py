@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.stores.store import Store
+from kinetic_payload.threads import Executor
 from kinetic_runner.data.progress import TransferProgress
 from kinetic_runner.data.reused_files import EarlierFiles
 from kinetic_runner.workspace import Workspace, disk_words
@@ -162,7 +164,11 @@ def provide(
                 hint=error.hint if isinstance(error, KineticError) else None,
             ) from error
 
-    _in_parallel(provide_one, decided.downloads)
+    # At least two threads: the main one stays free for a stop, which does not wait for a download, nor does a failure.
+    with Executor(max(2, min(_THREADS, len(decided.downloads))), grace=0.0) as executor:
+        pending = [executor.submit(partial(provide_one, one)) for one in decided.downloads]
+        for each in pending:
+            each.result()
     progress.finish()
 
 
@@ -183,35 +189,6 @@ def _download(store: Store, ref: DataRef, dest: Path, track: TrackProgress) -> N
         from kinetic_runner.data import huggingface
 
         huggingface.load(ref.source, dest, trusts=ref.trust_remote_code)
-
-
-def _in_parallel(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> None:
-    """Call *work* with every item, a few at a time; after a failure, or a stop, do not wait for the others."""
-    if not items:
-        return
-    from queue import SimpleQueue
-    from threading import Thread
-
-    todo = iter(items)
-    ends: SimpleQueue[BaseException | None] = SimpleQueue()
-
-    def keep_working() -> None:
-        # `next` of a tuple's iterator is atomic: no two threads get the same item.
-        for item in todo:
-            try:
-                work(item)
-            except BaseException as error:  # noqa: BLE001 - raised in the main thread
-                ends.put(error)
-                return
-            ends.put(None)
-
-    for _ in range(min(_THREADS, len(items))):
-        # Daemons: a download must not delay the end of a job that is stopped.
-        Thread(target=keep_working, name="kinetic-data", daemon=True).start()
-    for _ in items:
-        error = ends.get()
-        if error is not None:
-            raise error
 
 
 def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:

@@ -24,7 +24,6 @@ from kinetic_payload.records.attempt_result import (
     HostEnd,
     Result,
     deciding,
-    is_error_of_connection,
     may_have_lost_peer,
     never_began,
     other_failures,
@@ -216,7 +215,7 @@ class Reporter:
         self._attempt, self._ends = outcome.attempt, {index: own}
         if outcome.succeeded:
             return self._succeed()
-        lost = outcome.lost_peer or _failed_by_connection(outcome)
+        lost = may_have_lost_peer(own)
         if lost and self.linger and self._linger():
             return EXIT_TERMINATED
         if outcome.reason != "terminated" and self.retries is not None:
@@ -432,16 +431,6 @@ class Reporter:
             self.warn(text)
             if self.pending_uploads is not None:
                 self.pending_uploads.note(text)
-
-
-def _failed_by_connection(outcome: HostOutcome) -> bool:
-    """Return whether a socket failed: another host may be at its other end, and its end then decides."""
-    return (
-        outcome.reason == "exception"
-        and outcome.exit_code != EXIT_NOT_PREPARED
-        and outcome.error is not None
-        and is_error_of_connection(outcome.error.type)
-    )
 
 
 def _unreadable(host: int) -> HostEnd:

@@ -6,6 +6,9 @@ generation is the modification time of its file in nanoseconds, and is greater t
 Files that another program writes into the folder (a job's outputs) are therefore objects, too.
 """
 
+# The protocol `Store` describes the methods.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 import errno
@@ -33,9 +36,10 @@ from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.folder.listing import folders, info_of, objects, records
 from kinetic_payload.stores.names import OWN_FOLDER, check_name
-from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo
+from kinetic_payload.stores.store import ABSENT, Location, ObjectInfo
 
 if TYPE_CHECKING:
+    from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
     from kinetic_payload.stores.outages import OutageLimit
 
@@ -70,7 +74,6 @@ class FolderStore:
 
     @property
     def location(self) -> Location:
-        """The folder."""
         return Location("folder", self._root)
 
     @property
@@ -83,16 +86,13 @@ class FolderStore:
         return self
 
     def now(self) -> float:
-        """Return this machine's time."""
         return time.time()
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return the information on *name*, or None if it does not exist."""
         with _translated("look at", name):
             return self._stat(name)
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
         with self.reader(name) as stream:
             if start:
                 stream.seek(start)
@@ -111,7 +111,6 @@ class FolderStore:
             yield stream
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
-        """Write *data* as *name*, atomically."""
         with self._temporary(name, if_generation) as temporary:
             with _full_disk_translated(name):
                 temporary.stream.write(data)
@@ -125,7 +124,6 @@ class FolderStore:
         if_generation: int | None = None,
         progress: Advance | None = None,
     ) -> Iterator[BinaryIO]:
-        """Open *name* for streaming; it appears when the block ends without an exception."""
         with self._temporary(name, if_generation) as temporary:
             with _full_disk_translated(name):
                 yield temporary.stream
@@ -141,7 +139,6 @@ class FolderStore:
         progress: Advance | None = None,
         most: int | None = None,
     ) -> None:
-        """Write the object into the file *path*, complete or not at all."""
         with self.reader(name) as source, _translated("download", name, path):
             refuse_larger(name, os.fstat(source.fileno()).st_size, most)
             with replacing(path) as target:
@@ -157,9 +154,8 @@ class FolderStore:
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
-        check: Check | None = None,
+        check: FileCheck | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*, without reading it into memory."""
         with path.open("rb") as source, self._temporary(name, if_generation) as temporary:
             with _translated("write", name):
                 _copy(source, temporary.stream, progress, check)
@@ -185,12 +181,10 @@ class FolderStore:
             return renewed
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Iterate over objects whose name begins with *prefix*, in order of their names."""
         with _translated("list", prefix):
             yield from objects(self._root, prefix, start_after)
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
         with _translated("list", prefix):
             yield from folders(self._root, prefix)
 
@@ -201,7 +195,6 @@ class FolderStore:
                 yield info, None
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it existed."""
         path = self._path(name)
         with _translated("delete", name):
             if if_generation is None and self._stat(name) is None:
@@ -326,7 +319,7 @@ def _copy(
     source: BinaryIO,
     target: BinaryIO,
     progress: Advance | None = None,
-    check: Check | None = None,
+    check: FileCheck | None = None,
 ) -> int:
     """Copy *source* to *target* and return its size; *target* is buffered, so that no write is partial.
 

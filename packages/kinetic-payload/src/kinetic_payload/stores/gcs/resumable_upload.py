@@ -27,8 +27,8 @@ from kinetic_payload.stores.gcs.upload import not_written
 from kinetic_payload.stores.gcs.upload_content import Content, ContentChecksum
 
 if TYPE_CHECKING:
+    from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
-    from kinetic_payload.stores.store import Check
 
 _TAIL: Final = 8 << 20
 """The most bytes of the last request, which contains the checksum of the whole object."""
@@ -43,7 +43,7 @@ def upload_large(
     *,
     if_generation: int | None = None,
     progress: Advance | None = None,
-    check: Check | None = None,
+    check: FileCheck | None = None,
 ) -> BucketObject:
     """Write *content* as *name*."""
     count, checksum = progress or (lambda _: None), ContentChecksum(content, check)

@@ -1,5 +1,8 @@
 """`GcsStore`: a store in a bucket of Google Cloud Storage, or of a compatible service."""
 
+# The protocol `Store` describes the methods.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 import tempfile
@@ -25,8 +28,8 @@ from kinetic_payload.stores.outages import OutageLimit, changed_copy
 from kinetic_payload.stores.store import Location, ObjectInfo
 
 if TYPE_CHECKING:
+    from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
-    from kinetic_payload.stores.store import Check
 
 _CONTENT_KEY: Final = "kinetic-content"
 _MOST_METADATA: Final = 4096
@@ -68,16 +71,13 @@ class GcsStore:
 
     @property
     def location(self) -> Location:
-        """The bucket, and the prefix."""
         return Location("gs", self._path)
 
     @property
     def concurrency(self) -> int:
-        """How many parallel requests a bucket handles well."""
         return CONCURRENCY
 
     def limited(self, limit: OutageLimit) -> Self:
-        """Return the same store for the calls of one operation, which share *limit*."""
         return changed_copy(self, _bucket=self._bucket.limited(limit))
 
     def now(self) -> float:
@@ -85,12 +85,10 @@ class GcsStore:
         return self._bucket.now()
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return the information on *name*, or None if it does not exist."""
         found = self._bucket.stat(self._full_name(name))
         return None if found is None else self._info(found)
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
         if end is not None and end <= start:
             # HTTP has no empty range; read a byte to find out whether the object exists.
             return read_all(self._bucket, self._full_name(name), end=1)[:0]
@@ -103,7 +101,6 @@ class GcsStore:
             yield stream
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
-        """Write *data* as *name*."""
         metadata = metadata_of(data) if is_listed(name) else {}
         return self._put(self._full_name(name), Content.of(data), if_generation, metadata=metadata)
 
@@ -134,7 +131,6 @@ class GcsStore:
         progress: Advance | None = None,
         most: int | None = None,
     ) -> None:
-        """Write the object into the file *path*, complete or not at all."""
         download(self._bucket, self._full_name(name), path, progress=progress, most=most)
 
     def upload(
@@ -144,9 +140,8 @@ class GcsStore:
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
-        check: Check | None = None,
+        check: FileCheck | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*."""
         with path.open("rb") as stream:
             full = self._full_name(name)
             return self._put(full, Content(stream), if_generation, progress, check)
@@ -157,7 +152,6 @@ class GcsStore:
         return None if found is None else self._info(found)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Iterate over objects whose name begins with *prefix*, in order of their names."""
         start = self._prefix + start_after if start_after else ""
         for found in self._bucket.list(self._prefix + prefix, start=start):
             info = self._info(found)
@@ -165,7 +159,6 @@ class GcsStore:
                 yield info
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
         for folder in self._bucket.folders(self._prefix + prefix):
             name = folder[len(self._prefix) :]
             if is_name(name[:-1]):
@@ -184,7 +177,6 @@ class GcsStore:
                     yield info, content_of(found)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it existed."""
         return self._bucket.delete(self._full_name(name), if_generation=if_generation)
 
     def mark_folder(self, name: str) -> None:
@@ -204,7 +196,7 @@ class GcsStore:
         content: Content,
         if_generation: int | None,
         progress: Advance | None = None,
-        check: Check | None = None,
+        check: FileCheck | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
         small = partial(upload_small, metadata=metadata)  # Large objects have none.

@@ -16,8 +16,8 @@ from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
 from kinetic_payload.stores.gcs.upload_content import Content, ContentChecksum
 
 if TYPE_CHECKING:
+    from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
-    from kinetic_payload.stores.store import Check
 
 SMALL: Final = 8 << 20
 """Larger objects are uploaded in sessions (`resumable_upload`)."""
@@ -33,7 +33,7 @@ def upload_small(
     if_generation: int | None = None,
     metadata: Mapping[str, str] | None = None,
     progress: Advance | None = None,
-    check: Check | None = None,
+    check: FileCheck | None = None,
 ) -> BucketObject:
     """Write *content* as *name* in one request."""
     nonce = secrets.token_hex(12) if if_generation is not None else ""

@@ -6,9 +6,9 @@ import io
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from kinetic_payload.digests import FileCheck
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.checksums import extended
-from kinetic_payload.stores.store import Check
 from kinetic_payload.threads import check_wanted
 
 BLOCK: Final = 1 << 20
@@ -39,7 +39,7 @@ class ContentChecksum:
     A *check* receives the same bytes.
     """
 
-    def __init__(self, content: Content, check: Check | None = None) -> None:
+    def __init__(self, content: Content, check: FileCheck | None = None) -> None:
         self._content = content
         self._known = [(0, check.copy() if check else None)]
         """Checksum and check at each multiple of the step."""
