@@ -186,6 +186,6 @@ def test_a_store_below_a_prefix_leaves_less_room_for_paths(gcs: GcsServer, tmp_p
     (deep / "file").write_text("x")
     ensure_data(GcsStore("bucket", service=service), folder, mounted=True)
     gcs.requests.clear()
-    with pytest.raises(DataError, match="are left for it"):
+    with pytest.raises(DataError, match="the limit is 1024"):
         ensure_data(GcsStore("bucket/" + "p" * 200, service=service), folder, mounted=True)
     assert len(gcs.requests) == 0

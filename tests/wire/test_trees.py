@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.archives.safe_paths import unsafe_path
 from kinetic_payload.data.download import download_data
-from kinetic_payload.data.marker import Sizes, unmountable
+from kinetic_payload.data.marker import Sizes
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError
@@ -24,7 +24,7 @@ from kinetic_payload.project.context import ensure_context, fetch_context
 from kinetic_payload.project.snapshot import take_snapshot, tree_of
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.gcs import GcsStore, Service
-from kinetic_payload.stores.names import MAX_NAME
+from kinetic_payload.stores.names import problem_of
 from kinetic_payload.stores.store import Store
 from kinetic_servers.gcs import GcsServer
 
@@ -210,8 +210,8 @@ def test_any_folder_can_be_mounted_or_is_refused_by_name(
     def work(place: Path) -> None:
         source = planted(place, tree)
         entries = tree_of(source).entries
-        room = MAX_NAME - len(data_files_prefix("0" * 64)) - 1
-        odd = [entry.path for entry in entries if unmountable(entry.path, room)]
+        prefix = data_files_prefix("0" * 64)
+        odd = [entry.path for entry in entries if problem_of(f"{prefix}{entry.path}~")]
         if odd:
             with pytest.raises(DataError) as caught:
                 ensure_data(store, source, mounted=True, sizes=SIZES)

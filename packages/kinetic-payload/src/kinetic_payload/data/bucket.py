@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic_payload import stores
+from kinetic_payload.archives.safe_paths import unsafe_path
 from kinetic_payload.errors import (
     BucketNotFoundError,
     DataError,
@@ -157,16 +158,9 @@ def bucket_tree(
 
 def _path_problem(name: str) -> str | None:
     """Return why *name* cannot be a path below a folder, or None."""
-    if "\0" in name:
-        return "it contains a NUL character"
-    for part in name.split("/"):
-        if not part:
-            return "it has two slashes in a row, or begins with one"
-        if part in (".", ".."):
-            return f"it has a part {part!r}"
-        if len(part) > _LONGEST_PART // 4 and len(part.encode()) > _LONGEST_PART:
-            return f"a part of it is longer than {_LONGEST_PART} bytes"
-    return None
+    if any(len(part.encode()) > _LONGEST_PART for part in name.split("/")):
+        return f"a part of it is longer than {_LONGEST_PART} bytes"
+    return unsafe_path(name)
 
 
 def _unusable_name(source: GcsSource, name: str, why: str) -> DataError:

@@ -82,23 +82,6 @@ def mounted_parts(digest: str, entries: Iterable[TreeEntry]) -> tuple[Part, ...]
     )
 
 
-def unmountable(path: str, room: int) -> str | None:
-    """Return why the file *path* cannot be mounted from a bucket, or None.
-
-    Args:
-        room: The bytes that are left for the path in the object's name.
-    """
-    try:
-        size = len(path.encode())
-    except UnicodeEncodeError:
-        return "its name is not valid UTF-8"
-    if not {"\n", "\r"}.isdisjoint(path):
-        return "its name has a line break, which names of objects cannot have"
-    if size > room:
-        return f"its path has {size} bytes, and {room} are left for it in the name of an object"
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One object that a marker lists."""

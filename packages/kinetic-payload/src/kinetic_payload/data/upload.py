@@ -24,7 +24,6 @@ from kinetic_payload.data.marker import (
     mounted_parts,
     packed_parts,
     parse_marker,
-    unmountable,
 )
 from kinetic_payload.digests import FileCheck
 from kinetic_payload.errors import (
@@ -42,7 +41,7 @@ from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import Snapshot, tree_of
 from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE
-from kinetic_payload.stores.names import MAX_NAME
+from kinetic_payload.stores.names import problem_of
 from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
 from kinetic_payload.threads import Executor, parallel_map
 
@@ -171,11 +170,12 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         )
     entries = tree.entries
     prefix = data_files_prefix(tree.digest)
-    within = store.location.path.partition("/")[2]
-    taken = len(f"{within}/{prefix}/".encode()) if within else len(prefix) + 1
-    room = MAX_NAME - taken  # The object of a folder ends in a slash.
+    full = f"{store.location.path.partition('/')[2]}/{prefix}".removeprefix("/")
+    # The object of a folder has a slash at its end, so its name is a byte longer.
     problems = [
-        f"  {entry.path!r}: {why}" for entry in entries if (why := unmountable(entry.path, room))
+        f"  {entry.path!r}: {why}"
+        for entry in entries
+        if (why := problem_of(f"{full}{entry.path}~"))
     ]
     if count := len(problems):
         if count > _SHOWN:

@@ -19,17 +19,18 @@ def check_name(name: str) -> str:
     Raises:
         InvalidRequestError: It is not; the message gives the reason.
     """
-    if problem := _problem_of(name):
+    if problem := problem_of(name):
         raise InvalidRequestError(f"{name[:200]!r} is not a valid object name: {problem}.")
     return name
 
 
 def is_name(text: str) -> bool:
     """Return whether *text* is a valid object name. Other programs may write other files and objects."""
-    return not _problem_of(text)
+    return problem_of(text) is None
 
 
-def _problem_of(name: str) -> str:
+def problem_of(name: str) -> str | None:
+    """Return why *name* is no valid object name, or None."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -47,4 +48,4 @@ def _problem_of(name: str) -> str:
     # Some file systems ignore case.
     if parts[0].lower() == OWN_FOLDER:
         return f"it begins with {OWN_FOLDER}"
-    return ""
+    return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from kinetic_payload.data.references import DataRef
+from kinetic_payload.errors import DataError
 from kinetic_payload.files.private import make_new_folder
 
 _NAME = ".earlier"
@@ -60,12 +60,17 @@ class EarlierFiles:
         """Move the earlier download of *ref* to *path* if it is unchanged; return whether it was."""
         if ref.kind != "local" or ref.digest is None or self._root not in was_at.parents:
             return False
+        from kinetic_payload.project.snapshot import tree_of
+
         found = self._earlier_path(was_at)
         try:
-            if not os.path.lexists(found) or _digest(found) != ref.digest:
+            if found.is_symlink() or not found.exists():
+                return False
+            tree = tree_of(found)
+            if tree.left_out or tree.digest != ref.digest:
                 return False
             found.rename(path)
-        except OSError:
+        except (OSError, DataError):
             return False  # User code changed it.
         return True
 
@@ -95,21 +100,3 @@ def _make_accessible(path: str) -> None:
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             os.chmod(path, 0o700)  # noqa: PTH101
-
-
-def _digest(path: Path) -> str:
-    from kinetic_payload.digests import TreeEntry, file_digest, tree_digest
-
-    def entries() -> Iterator[TreeEntry]:
-        for each in path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]:
-            name = each.relative_to(path if each != path else path.parent).as_posix()
-            status = each.lstat()
-            mode = status.st_mode & 0o777
-            if each.is_symlink():
-                yield TreeEntry(name, "link", 0o777, target=os.readlink(each))  # noqa: PTH115
-            elif each.is_dir():
-                yield TreeEntry(name, "dir", mode)
-            else:
-                yield TreeEntry(name, "file", mode, status.st_size, file_digest(each, name))
-
-    return tree_digest(entries())
