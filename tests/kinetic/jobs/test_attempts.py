@@ -24,7 +24,7 @@ class Job:
     """A job whose claims and reports are signed with KEY, but for what is forged."""
 
     def __init__(self, signer: Signer = KEY, **fields: Any) -> None:
-        self.store = Counting()
+        self.store = Later()
         self.signer = signer
         self.record: JobRecord = a_record(**fields)
         self.names = JobObjects(self.record.job_id)
@@ -71,15 +71,10 @@ class Job:
         return attempts_of(self.store, self.record, self.signer.verify)
 
 
-class Counting(MemoryStore):
-    """A store that counts what is read, and whose clock can be turned on."""
+class Later(MemoryStore):
+    """A store whose clock can be turned on."""
 
-    reads = 0
     later = 0.0
-
-    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-        self.reads += 1
-        return super().read(name, start=start, end=end)
 
     def now(self) -> float:
         return super().now() + self.later
@@ -108,32 +103,15 @@ def test_evictions_and_failures_are_counted_apart_whatever_the_attempts_numbers(
 
 
 @pytest.mark.parametrize("by", [UNSIGNED, Signer(b"o" * 32)], ids=["unsigned", "another key"])
-def test_records_that_the_key_does_not_verify_are_no_attempts_however_many(by: Signer) -> None:
+def test_records_that_the_key_does_not_verify_are_no_attempts(by: Signer) -> None:
     job = Job()
     job.claims(1)
     job.reports(1, "exception")
-    for attempt in range(2, 300):
+    for attempt in range(2, 9):
         job.claims(attempt, by=by)
         job.reports(attempt, "returned", by=by)
-    before = job.store.reads
 
     assert list(job.attempts.ends) == [1]
-    assert job.store.reads - before < 60
-
-
-@pytest.mark.parametrize("hosts", [1, 60])
-def test_attempts_are_found_among_more_objects_than_are_listed(hosts: int) -> None:
-    job = Job(hosts=hosts)
-    for attempt in (1, 2, 3):
-        for host in range(hosts):
-            job.claims(attempt, host)
-            if attempt < 3:
-                job.reports(attempt, "terminated", host)
-    for number in range(100_000, 106_000):
-        job.store.write(job.names.claim(number, 0), b"")
-
-    # More reports of the running attempt are missing than a job with one host may miss.
-    assert job.attempts.latest == 3
 
 
 # Logs

@@ -52,10 +52,6 @@ if __name__ == "__main__":
     first = "no space is left" if how == "value" else "is full: 0 MiB"
     words = eventually(lambda: first in message_of(job) and message_of(job))
     print("status:", words)
-    listed = subprocess.run(
-        [sys.executable, "-m", "kinetic_cli", "jobs", "list"], capture_output=True, text=True
-    )
-    print("list:", listed.stderr)
     try:
         job.result(timeout=0)
     except TimeoutError as error:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, islice
 from typing import Final
 
 from kinetic.backends.backend import AttemptView, Observation
@@ -26,12 +25,6 @@ from kinetic_payload.stores.store import Store
 
 Verify = Callable[[bytes, str], None]
 """Raises `SignatureError` if the bytes, read from the object of that name, were not written by the job."""
-
-_MOST_LISTED: Final = 5000
-_MOST_MISSES: Final = 50
-"""Missing or refused records after which the search of a job ends."""
-_MISSES_OF_HOST: Final = 4
-"""How many more for each host, if there are several: all reports of a running attempt are missing."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,7 @@ def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
     Raises:
         StoreError: The store could not be read.
     """
-    return _Search(store, record, verify).attempts()
+    return Attempts(record.hosts, _Search(store, record, verify).ends())
 
 
 def unreported_attempts(
@@ -103,7 +96,12 @@ def unreported_attempts(
     Raises:
         StoreError: The store could not be read.
     """
-    return _Search(store, record, verify).claimed(without=reported)
+    search = _Search(store, record, verify)
+    return tuple(
+        number
+        for number, (claims, _) in search.places().items()
+        if number not in reported and search.is_claimed(number, claims)
+    )
 
 
 def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int] | None:
@@ -113,93 +111,69 @@ def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int
     and a reader without the job's key cannot verify any.
     """
     search = _Search(store, record, verify)
-    found = set(search.attempts().ends)
+    found = set(search.ends())
+    unverified = search.unverified - found
     handle = JobObjects(record.job_id).handle
     # The clean-up of a member leaves the manifest of its batch.
     if not found and (record.group_id is not None or store.stat(handle) is None):
-        return sorted(search.unverified) or None
-    if search.unverified:
+        return sorted(unverified) or None
+    if unverified:
         if search.read_verified(handle) is None:
-            found |= search.unverified
-        elif not any(search.is_claimed(number, 0) for number in sorted(found)):
+            found |= unverified
+        elif not any(search.is_claimed(number, [0]) for number in sorted(found)):
             # Claims of earlier versions are not signed. Those versions made at most retries + 1 attempts.
-            found |= {number for number in search.unverified if number <= record.retries + 1}
+            found |= {number for number in unverified if number <= record.retries + 1}
     return sorted(found)
 
 
 class _Search:
-    """Reads the claims and reports of a job, with a limit on how many records are read."""
+    """Reads the claims and reports of a job."""
 
     def __init__(self, store: Store, record: JobRecord, verify: Verify) -> None:
         self._store = store
         self._names = JobObjects(record.job_id)
         self._hosts = record.hosts
         self._verify = verify
-        self._missing: list[str] = []
-        self._refused: list[str] = []
         self.unverified: set[int] = set()
         """Attempts with a claim that could not be verified."""
 
-    def attempts(self) -> Attempts:
-        """Return the attempts that have begun."""
+    def ends(self) -> dict[int, list[HostEnd]]:
+        """Return, by the number of each attempt that has begun, how its hosts ended."""
         from kinetic_payload.threads import parallel_map
 
-        ends: dict[int, list[HostEnd]] = {}
-        for number, claims, reports in self._places():
+        found: dict[int, list[HostEnd]] = {}
+        for number, (claims, reports) in self.places().items():
             read = partial(self._end, number)
-            found = parallel_map(read, reports, threads=self._store.concurrency)
-            reported = [end for end in found if end is not None]
-            if reported or any(self.is_claimed(number, host) for host in claims):
-                ends[number] = reported
-        self.unverified -= set(ends)
-        return Attempts(self._hosts, ends)
+            ends = parallel_map(read, reports, threads=self._store.concurrency)
+            reported = [end for end in ends if end is not None]
+            if reported or self.is_claimed(number, claims):
+                found[number] = reported
+        return found
 
-    def claimed(self, *, without: Collection[int]) -> tuple[int, ...]:
-        """Return the attempts that a host has claimed, in order; those in *without* are left out."""
-        return tuple(
-            number
-            for number, claims, _ in self._places()
-            if number not in without and any(self.is_claimed(number, host) for host in claims)
-        )
+    def places(self) -> dict[int, tuple[list[int], list[int]]]:
+        """Return, by attempt in order, the hosts that may have a claim and those that may have a report."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for info in self._store.list(self._names.attempts):
+            for kind, parse in enumerate((claim_of, host_outcome_of)):
+                place = parse(info.name, self._names.job_id)
+                if place is not None and place[0] > 0 and place[1] < self._hosts:
+                    found.setdefault(place[0], ([], []))[kind].append(place[1])
+        return dict(sorted(found.items()))
 
-    def _places(self) -> Iterator[tuple[int, Sequence[int], Sequence[int]]]:
-        """Iterate over the attempts, each with the hosts that may have a claim and those that may have a report."""
-        listed = self._list_hosts()
-        every = range(self._hosts)
-        # If there are too many objects to list, try all numbers: the job's own attempts have the first ones.
-        numbers: Iterable[int] = count(1) if listed is None else sorted(listed)
-        for number in numbers:
-            if self._exhausted:
-                return
-            claims, reports = (every, every) if listed is None else listed[number]
-            yield number, claims, reports
-
-    @property
-    def _exhausted(self) -> bool:
-        most = _MOST_MISSES + (_MISSES_OF_HOST * self._hosts if self._hosts > 1 else 0)
-        return len(self._missing) + len(self._refused) >= most
-
-    def is_claimed(self, attempt: int, host: int) -> bool:
-        """Return whether the job claimed *attempt* on *host*."""
-        name = self._names.claim(attempt, host)
-        if self.read_verified(name) is not None:
-            return True
-        if name in self._refused:
+    def is_claimed(self, attempt: int, hosts: Iterable[int]) -> bool:
+        """Return whether the job claimed *attempt* on one of *hosts*."""
+        for host in hosts:
+            if self.read_verified(self._names.claim(attempt, host)) is not None:
+                return True
             self.unverified.add(attempt)
         return False
 
     def read_verified(self, name: str) -> bytes | None:
         """Return the record *name*, or None if it is missing or refused."""
-        if self._exhausted:
-            return None
         try:
             data = read_record(self._store, name)
             self._verify(data, name)
-        except ObjectNotFoundError:
-            self._missing.append(name)
-            return None
-        except (RecordError, SignatureError):
-            self._refused.append(name)
+        except (ObjectNotFoundError, RecordError, SignatureError):
             return None
         return data
 
@@ -209,19 +183,6 @@ class _Search:
             return None if data is None else parse_host_end(host, data)
         except RecordError:
             return None
-
-    def _list_hosts(self) -> Mapping[int, tuple[Sequence[int], Sequence[int]]] | None:
-        """Return the hosts with a claim and those with a report, by attempt; None if there are too many."""
-        found: dict[int, tuple[list[int], list[int]]] = {}
-        names = [info.name for info in islice(self._store.list(self._names.attempts), _MOST_LISTED)]
-        if len(names) == _MOST_LISTED:
-            return None
-        for name in names:
-            for kind, parse in enumerate((claim_of, host_outcome_of)):
-                place = parse(name, self._names.job_id)
-                if place is not None and place[0] > 0 and place[1] < self._hosts:
-                    found.setdefault(place[0], ([], []))[kind].append(place[1])
-        return found
 
 
 STARTING: Final = 60.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -53,7 +52,7 @@ from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
-from kinetic_payload.stores.store import Location, ObjectInfo, Store, parse_location
+from kinetic_payload.stores.store import Location, ObjectInfo, Store
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
@@ -444,14 +443,11 @@ def jobs_in(
     One listing of the store shows most records and outcomes. `statuses_of` makes no request for a job
     whose outcome was shown. Records that are not shown are read one by one.
 
-    *recorded* is called with the id of each job that has a record. Records that *verify* refuses are left
-    out, with a warning, once they have more than `MOST_UNVERIFIED` bytes in total: anybody who can write
-    to the store may have written any number of them.
+    *recorded* is called with the id of each job that has a record.
     """
-    budget = _MemoryBudget()
     handles: list[JobHandle | None] = []
     unread: list[tuple[str, _Shown]] = []
-    handle_of_job = partial(_listed_handle, store, budget, verify)
+    handle_of_job = partial(_listed_handle, store, verify)
     known: set[str] = set()
     chosen: set[str] = set()
     for job_id, record, outcome in _listed(store):
@@ -475,15 +471,8 @@ def jobs_in(
     kept = [job for job in kept if job[0] in chosen]
     handles = [job for job in handles if job is not None and job.job_id in chosen]
     handles += parallel_map(lambda job: handle_of_job(*job), unread, threads=store.concurrency)
-    summary_of = partial(_cleaned_up_handle, store, budget, verify)
+    summary_of = partial(_cleaned_up_handle, store, verify)
     handles += parallel_map(lambda job: summary_of(*job), kept, threads=store.concurrency)
-    if budget.left_out:
-        log.warning(
-            "%d jobs are left out: their records are not signed with your key, and such records have more "
-            "than %d MiB in total.",
-            budget.left_out,
-            MOST_UNVERIFIED >> 20,
-        )
     found = sorted((job for job in handles if job is not None), key=lambda job: job.job_id)
     return sorted(found, key=lambda job: job.created_at, reverse=True)
 
@@ -541,22 +530,6 @@ def _active_statuses(jobs: Sequence[JobHandle], limit: OutageLimit) -> dict[str,
 _PARALLEL_REQUESTS = 16
 
 
-def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
-    """Return a message if a disk of this machine that *jobs* need is full; empty if none is.
-
-    *home* is `KINETIC_HOME`.
-    """
-    local = [job for job in jobs if entry_of(job.backend).on_this_machine]
-    if not local:
-        return ""
-    from kinetic.home.disks import full_disk, needed_by
-
-    places = dict.fromkeys(job.bucket_name for job in local)
-    return full_disk(
-        disk for place in places for disk in needed_by(Home(home), parse_location(place))
-    )
-
-
 _Shown = bytes | None | Literal["no outcome"]
 """The outcome of a job in a list of a store; None if the list does not show its contents."""
 
@@ -580,30 +553,8 @@ def _listed(store: Store, prefix: str = "") -> Iterator[tuple[str, bytes | None,
             yield folder, shown.get(names.handle), outcome
 
 
-MOST_UNVERIFIED: Final = 16 << 20
-"""Bytes of unverified records, of about 10,000 jobs. A record takes up to 15 times its size in memory."""
-
-
-class _MemoryBudget:
-    """The memory that is left for unsigned records of a list."""
-
-    def __init__(self) -> None:
-        self._left = MOST_UNVERIFIED
-        self._lock = threading.Lock()
-        self.left_out = 0
-
-    def take(self, data: bytes) -> bool:
-        """Take the memory for *data*; return whether there was enough."""
-        with self._lock:
-            self._left -= len(data)
-            fits = self._left >= 0
-            self.left_out += not fits
-        return fits
-
-
 def _listed_handle(
     store: Store,
-    budget: _MemoryBudget,
     verify: Callable[[bytes, str], None],
     job_id: str,
     outcome: _Shown,
@@ -613,11 +564,11 @@ def _listed_handle(
         found = find_record(store, job_id, listed=record)
         if found is None:
             return None
+        handle = _handle_from(store, found)
         try:
             verify(found.data, JobObjects(job_id).handle)
         except (SignatureError, ConfigurationError):
-            return _handle_from(store, found) if budget.take(found.data) else None
-        handle = _handle_from(store, found)
+            return handle
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
@@ -638,7 +589,6 @@ def _listed_handle(
 
 def _cleaned_up_handle(
     store: Store,
-    budget: _MemoryBudget,
     verify: Callable[[bytes, str], None],
     job_id: str,
     listed: bytes | None,
@@ -650,8 +600,6 @@ def _cleaned_up_handle(
         except (SignatureError, ConfigurationError) as error:
             refused = error
             found = find_summary(store, job_id, UNSIGNED.verify, listed=listed)
-            if found is not None and not budget.take(found.data):
-                return None
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Generic, TypeVar
 
 from kinetic.jobs.attempts import Verify
@@ -36,14 +35,6 @@ from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
-
-_MOST_REPORTS = 5000
-"""The most reports that are read of a job. Anybody who can write to the bucket can make any number."""
-
-
-_MOST_REFUSED = 50
-"""Unsigned or damaged reports after which the rest is not read."""
-
 
 R = TypeVar("R", JobRecord, Outcome, HostOutcome, GroupManifest, Summary)
 
@@ -271,38 +262,23 @@ def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
 def read_reports(store: Store, job_id: str, verify: Verify) -> tuple[HostOutcome, ...]:
     """Return the reports of all hosts, in order of attempt and host.
 
-    A report that cannot be read or verified is skipped with a warning. After `_MOST_REFUSED` such reports
-    the rest is not read: each may have many megabytes.
+    A report that cannot be read or verified is skipped with a warning.
     """
-    refused: list[str] = []
 
     def read(name: str) -> HostOutcome | KineticError | None:
-        if len(refused) >= _MOST_REFUSED:
-            return None
         try:
-            found = _read(HostOutcome, store, job_id, name, verify=verify)
+            return _read(HostOutcome, store, job_id, name, verify=verify).record
         except ObjectNotFoundError:
             return None  # Removed by a clean-up meanwhile.
         except (RecordError, SignatureError) as error:
-            refused.append(name)
             return error
-        return found.record
 
     listed = (info.name for info in store.list(JobObjects(job_id).attempts))
-    report_names = (name for name in listed if host_outcome_of(name, job_id) is not None)
-    names = list(islice(report_names, _MOST_REPORTS + 1))
-    if len(names) > _MOST_REPORTS:
-        warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")
+    names = [name for name in listed if host_outcome_of(name, job_id) is not None]
     reports: list[HostOutcome] = []
-    for found in parallel_map(read, names[:_MOST_REPORTS], threads=store.concurrency):
-        if found is None:
-            continue
+    for found in parallel_map(read, names, threads=store.concurrency):
         if isinstance(found, KineticError):
             warn_caller(f"Skipped: {found.message}")
-        else:
+        elif found is not None:
             reports.append(found)
-    if len(refused) >= _MOST_REFUSED:
-        warn_caller(
-            f"Skipped: all other reports of {job_id}, because too many are unsigned or damaged."
-        )
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))

@@ -124,7 +124,7 @@ def listed_jobs(
     every: bool = False,
 ) -> list[dict[str, Any]]:
     """Return what JSON shows of the jobs that are asked for, newest first."""
-    from kinetic.jobs.discover import full_disk_of, statuses_of
+    from kinetic.jobs.discover import statuses_of
     from kinetic.names import Selection, slug
 
     def wanted(job: JobHandle | JobRecord) -> bool:
@@ -140,8 +140,6 @@ def listed_jobs(
     batches = [batch for batch in batches if wanted(batch._manifest.job_record)]
     statuses = statuses_of(handles)
     _note_unverified(app, statuses)
-    if full := full_disk_of(handles, app.settings().home.value):
-        app.output.warn(f"Warning: {full}")
     jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
     jobs += [_facts_of_batch(app, batch) for batch in batches]
     if cost:
