@@ -9,7 +9,7 @@ import pytest
 
 from kinetic_servers.gcs import GcsServer
 
-pytest.register_assert_rewrite("kinetic.testing.contract", "kinetic.testing.protocol")
+pytest.register_assert_rewrite("kinetic.testing.contract", "kinetic_servers.protocol")
 
 
 @pytest.fixture

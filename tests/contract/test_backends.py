@@ -9,7 +9,6 @@ from kinetic.backends.local.backend import LocalBackend
 from kinetic.testing import (
     BackendContract,
     BackendHosts,
-    BackendProtocol,
     BackendTrust,
     BackendValues,
     Client,
@@ -19,6 +18,7 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Location, Store
 from kinetic_servers.launches import a_launch
+from kinetic_servers.protocol import BackendProtocol
 
 ON_TWO_HOSTS = {"accelerator": "tpu-v5p-8", "backend": "local-gke"}
 

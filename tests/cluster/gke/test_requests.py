@@ -17,9 +17,10 @@ from kinetic.errors import SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.status import explained, look
-from kinetic.testing import RegisteredClient, ServicesClient, users_project
+from kinetic.testing import RegisteredClient, users_project
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET
 from kinetic_payload.records.signing import KEY_SIZE
+from kinetic_servers.clients import ServicesClient
 from kinetic_servers.gcs import GcsProcess
 
 

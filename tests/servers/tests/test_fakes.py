@@ -6,12 +6,12 @@ import pytest
 
 from kinetic.backends.backend import Backend, Launch
 from kinetic.errors import SubmitError
-from kinetic.testing import BackendProtocol
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 from kinetic_servers.fakes import FakeServices, FakeStore
 from kinetic_servers.launches import a_launch
+from kinetic_servers.protocol import BackendProtocol
 
 
 class TestFakeBackend(BackendProtocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kinetic.names import Selection
     from kinetic.settings.profiles import Profiles
     from kinetic.settings.settings import Settings
-
-Where = Literal["local", "cluster"]
 
 
 @dataclass
@@ -108,16 +106,14 @@ class App:
         return find_batches(self.settings())
 
     def list_all(
-        self, where: Where | None = None, selection: Selection | None = None
+        self, settings: Settings, selection: Selection | None = None
     ) -> tuple[list[JobHandle], list[BatchHandle]]:
-        """Return the jobs of *selection* and all batches; *where* overrides the backend of the settings."""
-        from kinetic.backends.registry import CLUSTER, LOCAL
+        """Return the jobs of *selection* and all batches."""
         from kinetic.batches.discover import find_jobs_and_batches
         from kinetic.jobs.discover import ALL_JOBS
 
         self.print_warnings()
-        backend = {"local": LOCAL, "cluster": CLUSTER, None: None}[where]
-        return find_jobs_and_batches(self.settings(backend=backend), selection or ALL_JOBS)
+        return find_jobs_and_batches(settings, selection or ALL_JOBS)
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from kinetic_cli.app import App, TargetOptions
+
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,31 +29,7 @@ _TARGET: Final = {
 }
 
 
-class Seconds(click.FloatRange):
-    """A finite number, in ASCII digits."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return *value* as a number; fail if it is not one."""
-        from kinetic.quantities import parse_number
-
-        if isinstance(value, str) and parse_number(value) is None:
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class Count(click.IntRange):
-    """A whole number, in ASCII digits."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return *value* as a number; fail if it is not one."""
-        if isinstance(value, str) and not re.fullmatch("-?[0-9]{1,18}", value):
-            self.fail(f"{value!r} is not a whole number.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class AttemptNumber(Count):
+class AttemptNumber(click.IntRange):
     """The number of an attempt, or `all`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -189,6 +168,30 @@ def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], 
     return add
 
 
+def place_options(function: F) -> F:
+    """Add `--local` and `--cluster`, which choose the place."""
+    function = click.option(
+        "--cluster",
+        is_flag=False,
+        # `--cluster` without a name means the cluster of the settings.
+        flag_value="",
+        metavar="[NAME]",
+        help="Only the cluster.",
+    )(function)
+    return click.option("--local", is_flag=True, help="Only this machine.")(function)
+
+
+def place_settings(app: App, local: bool, cluster: str | None) -> Settings:
+    """Return the settings with the backend that the options `--local` and `--cluster` name."""
+    from kinetic.backends.registry import CLUSTER, LOCAL
+
+    if local and cluster is not None:
+        raise click.UsageError("--local and --cluster exclude each other.")
+    if cluster:
+        app.target.given["cluster"] = cluster
+    return app.settings(backend=LOCAL if local else CLUSTER if cluster is not None else None)
+
+
 def json_option(function: F) -> F:
     """Add `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON with stable keys.")(
@@ -226,7 +229,7 @@ def deletion_options(function: F) -> F:
     """Add `--cleanup-timeout` and `--cleanup-poll-interval`."""
     function = click.option(
         "--cleanup-poll-interval",
-        type=Seconds(min=0, min_open=True),
+        type=click.FloatRange(min=0, min_open=True),
         default=2.0,
         show_default=True,
         metavar="SECONDS",
@@ -234,7 +237,7 @@ def deletion_options(function: F) -> F:
     )(function)
     return click.option(
         "--cleanup-timeout",
-        type=Seconds(min=0),
+        type=click.FloatRange(min=0),
         default=180.0,
         show_default=True,
         metavar="SECONDS",

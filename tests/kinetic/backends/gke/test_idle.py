@@ -14,8 +14,7 @@ from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.leftovers import IdleWorkloads, delete_command
 from kinetic.backends.gke.observation import observation_of
 from kinetic.jobs.services import Services
-from kinetic.jobs.status import View, look
-from kinetic.jobs.wait import Pace
+from kinetic.jobs.status import look
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic_k8s.errors import ClusterUnreachableError, NotPermittedError
 from kinetic_k8s.manifests import Manifest
@@ -211,28 +210,3 @@ def test_a_failed_deletion_is_retried_and_then_reported_once_with_the_command(
     command = delete_command("LeaderWorkerSet", RECORD.k8s_name, cluster.identity)
     assert caplog.text.count(command) == (not deleted)
     assert command.endswith("-n team --context 'the context'")
-
-
-def test_a_job_whose_end_is_not_watched_is_polled_after_a_share_of_its_time() -> None:
-    now = 0.0
-    pace = Pace(clock=lambda: now)
-
-    def looks(seconds: float, *, kind: str, begun: bool) -> list[float]:
-        """Return the pauses of a wait for that long."""
-        nonlocal now
-        seen = observation_of(a_workload(kind=kind), (), begun=begun)
-        pauses, until = [], now + seconds
-        while now < until:
-            pauses.append(pace.after(View(seen.status, seen=seen)))
-            now += pauses[-1]
-        return pauses
-
-    pending = looks(3600, kind=RECORD.workload, begun=False)
-    running = looks(3600, kind=RECORD.workload, begun=True)
-    of_a_job = looks(3600, kind="Job", begun=True)
-
-    assert set(pending) == set(of_a_job) == {30.0}
-    assert (running[0], running[-1]) == (1.0, 30.0)
-    begun = [sum(running[:n]) for n in range(len(running))]
-    assert all(each <= max(1.0, at / 20) + 0.01 for each, at in zip(running, begun, strict=True))
-    assert len(running) < 250

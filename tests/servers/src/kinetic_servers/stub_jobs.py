@@ -16,12 +16,13 @@ from kinetic.errors import JobNotFoundError, ResultUnreadableError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.outcome import JobOutcome
-from kinetic_cli.app import App, Where
+from kinetic_cli.app import App
 from kinetic_cli.main import cli
 
 if TYPE_CHECKING:
     from kinetic.batches.handle import BatchHandle
     from kinetic.jobs.debugging import DebugSession
+    from kinetic.settings.settings import Settings
 
 NOW = 1_700_000_000.0
 """The time of `StubApp`: 2023-11-14, 22:13:20 UTC."""
@@ -172,7 +173,7 @@ class StubApp(App):
         super().__init__(clock=lambda: NOW)
         self.jobs = jobs
         self.batches = batches
-        self.asked: Where | None = None
+        self.asked: str | None = None
 
     def attach(self, job_id: str) -> JobHandle:
         for job in self.jobs:
@@ -183,7 +184,7 @@ class StubApp(App):
         )
 
     def list_all(
-        self, where: Where | None = None, selection: object = None
+        self, settings: Settings, selection: object = None
     ) -> tuple[list[JobHandle], list[BatchHandle]]:
-        self.asked = where
+        self.asked = settings.backend.value
         return list(self.jobs), list(self.batches)

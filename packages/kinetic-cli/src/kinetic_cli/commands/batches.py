@@ -10,7 +10,7 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import Count, Seconds, ask, json_option, target_options
+from kinetic_cli.options import ask, json_option, target_options
 from kinetic_cli.output import age_of, age_text, error_document
 from kinetic_cli.values import text_of, value_document
 
@@ -197,7 +197,7 @@ def _failure_of(outcome: Outcome) -> tuple[str, str]:
 @click.argument("group_id")
 @click.option(
     "--timeout",
-    type=Seconds(min=0),
+    type=click.FloatRange(min=0),
     metavar="SECONDS",
     help="Stop waiting after this time; the batch goes on.  [default: no limit]",
 )
@@ -249,12 +249,12 @@ def results(app: App, group_id: str, timeout: float | None, cleanup: bool, as_js
 
 @command.command("logs")
 @click.argument("group_id")
-@click.argument("inputs", nargs=-1, type=Count(min=0), metavar="[INPUT]...")
+@click.argument("inputs", nargs=-1, type=click.IntRange(min=0), metavar="[INPUT]...")
 @click.option("--failed", is_flag=True, help="Print the logs of inputs that failed.")
 @click.option(
     "-n",
     "--tail",
-    type=Count(min=0),
+    type=click.IntRange(min=0),
     metavar="LINES",
     help="Begin this many lines before the end of each log.",
 )

@@ -11,7 +11,6 @@ from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
 from kinetic_cli.options import (
     JsonObject,
-    Seconds,
     json_option,
     profile_argument,
     target_options,
@@ -32,7 +31,7 @@ def command() -> None:
 @click.option("--kube-context", metavar="NAME", help="Context of your kubeconfig to use.")
 @click.option(
     "--store-timeout",
-    type=Seconds(min=1, max=86_400),
+    type=click.FloatRange(min=1, max=86_400),
     metavar="SECONDS",
     help="How long a submit waits for a store that cannot be reached.",
 )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import Count, JsonObject, Seconds, complete_accelerators, target_options
+from kinetic_cli.options import JsonObject, complete_accelerators, target_options
 
 
 def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -49,10 +49,16 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 @click.option("--spot", is_flag=True, help="Use spot machines.")
 @click.option("--output-dir", metavar="URI", help="What the job finds in KINETIC_OUTPUT_DIR.")
 @click.option("--debug", is_flag=True, help="Wait for a debugger before the script begins.")
-@click.option("--timeout", type=Seconds(min=0, min_open=True), help="Seconds for one attempt.")
-@click.option("--retries", type=Count(min=0), help="How many more attempts to make after failures.")
 @click.option(
-    "--preemptions", type=Count(min=0), help="The same after disruptions; default: no limit."
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for one attempt."
+)
+@click.option(
+    "--retries", type=click.IntRange(min=0), help="How many more attempts to make after failures."
+)
+@click.option(
+    "--preemptions",
+    type=click.IntRange(min=0),
+    help="The same after disruptions; default: no limit.",
 )
 @click.option("--cpu", help='Cores of each host, such as 4 or "500m".')
 @click.option("--memory", help='Memory of each host, such as "16Gi".')

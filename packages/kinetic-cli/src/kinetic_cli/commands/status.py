@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(app: App, cost: bool, as_json: bool) -> None:
     """Show a cluster: its state and version, its jobs by state, its pools, and machines that idle."""
+    from kinetic.backends.registry import CLUSTER
     from kinetic.provisioning.status import cluster_status
     from kinetic_k8s.manifests.releases import JOBSET
 
@@ -32,7 +33,7 @@ def command(app: App, cost: bool, as_json: bool) -> None:
     found = cluster_status(settings)
     gke = found.gke
     idle = _idle(settings, found)
-    jobs = [] if not cost else listed_jobs(app, "cluster", cost=True)
+    jobs = [] if not cost else listed_jobs(app, app.settings(backend=CLUSTER), cost=True)
     if as_json:
         app.output.json(
             {

@@ -10,28 +10,14 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import Age, F, ask, json_option, target_options
+from kinetic_cli.options import Age, ask, json_option, place_options, place_settings, target_options
 from kinetic_cli.output import age_text
 
 if TYPE_CHECKING:
-    from kinetic.settings.settings import Settings
     from kinetic.storage.prune import Pruning, Removal
     from kinetic.storage.report import Stored
 
 _OUTPUTS: Final = "Outputs are what your functions have written. Nothing makes them again. Remove those of {jobs}?"
-
-
-def place_options(function: F) -> F:
-    """Add `--local` and `--cluster`, which choose the place."""
-    function = click.option(
-        "--cluster",
-        is_flag=False,
-        # `--cluster` without a name means the cluster of the settings.
-        flag_value="",
-        metavar="[NAME]",
-        help="Only the buckets of the cluster.",
-    )(function)
-    return click.option("--local", is_flag=True, help="Only this machine.")(function)
 
 
 @click.group("storage", cls=Group, invoke_without_command=True)
@@ -49,7 +35,7 @@ def command(ctx: click.Context, local: bool, cluster: str | None, as_json: bool)
     from kinetic.storage.report import stored
 
     app.print_warnings()
-    rows = stored(_settings(app, local, cluster))
+    rows = stored(place_settings(app, local, cluster))
     if as_json:
         app.output.json([_document(row) for row in rows])
     elif not rows:
@@ -106,7 +92,7 @@ def prune(
     app: App = ctx.obj
     app.print_warnings()
     options = PruneOptions(kinds=kinds, older_than=older_than)
-    pruning = prepare_prune(_settings(app, local, cluster), options)
+    pruning = prepare_prune(place_settings(app, local, cluster), options)
     if local and pruning.location.kind == "gs" and kinds != ["caches"]:
         raise InvalidRequestError(
             f"Nothing was removed: jobs of this machine are in {pruning.location}, and others may use it.",
@@ -131,16 +117,6 @@ def prune(
         app.output.warn(f"Error: not removed: {problem}")
     if pruning.problems:
         ctx.exit(1)
-
-
-def _settings(app: App, local: bool, cluster: str | None) -> Settings:
-    from kinetic.backends.registry import CLUSTER, LOCAL
-
-    if local and cluster is not None:
-        raise click.UsageError("--local and --cluster exclude each other.")
-    if cluster:
-        app.target.given["cluster"] = cluster
-    return app.settings(backend=LOCAL if local else CLUSTER if cluster is not None else None)
 
 
 def _cells(row: Stored, now: float) -> tuple[object, ...]:

@@ -86,11 +86,7 @@ class States:
         self.last: Look | None = None
 
     def look(self, *, skip: Container[int] = (), most: int | None = None) -> Look:
-        """Look at the resource and at the outcomes; return at most *most* of those that are not in *skip*.
-
-        Raises:
-            KineticError: The store or the backend cannot be reached, or does not permit to look.
-        """
+        """Look at the resource and at the outcomes; return at most *most* of those that are not in *skip*."""
         record = self._manifest.job_record
         with asking(record):
             seen = self._services.backend.observe(record)

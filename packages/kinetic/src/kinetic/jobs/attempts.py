@@ -79,9 +79,6 @@ def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
     """Return the attempts of the job that have a claim or a report in *store*.
 
     Records that *verify* refuses, or that cannot be read, are ignored.
-
-    Raises:
-        StoreError: The store could not be read.
     """
     return Attempts(record.hosts, _Search(store, record, verify).ends())
 
@@ -92,9 +89,6 @@ def unreported_attempts(
     """Return the attempts with a claim that are not among those that *reported*, in order.
 
     The last one of the job may be running; each earlier one ended without a report.
-
-    Raises:
-        StoreError: The store could not be read.
     """
     search = _Search(store, record, verify)
     return tuple(

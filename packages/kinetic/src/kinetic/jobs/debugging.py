@@ -127,7 +127,6 @@ def write_launch_json(session: DebugSession) -> Path:
 
     Raises:
         InvalidRequestError: The file is not JSON with comments.
-        OSError: It cannot be read or written.
     """
     from kinetic_payload.files.atomic import prepare_beside, rename_into_place
 

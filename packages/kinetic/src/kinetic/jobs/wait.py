@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -111,7 +110,6 @@ class _Wait:
     explained: Observation | None = None
     explain_again: Deadline = field(default_factory=lambda: Deadline(0.0))
     lost: Deadline | None = None
-    pace: Pace = field(default_factory=lambda: Pace())
 
     def look_and_wait(self, outages: Outages) -> View | None:
         """Return the view that contains the outcome; None after a wait for a change."""
@@ -147,7 +145,7 @@ class _Wait:
             with suppress(UnavailableError):
                 reason = explained(record, view, services)
             raise _timed_out(record, view.status, reason)
-        longest = self.pace.after(view)
+        longest = _SILENT_WAIT if view.ending is Ending.SILENT else _LONGEST_WAIT
         with asking(record):
             wait = longest if self.lost is None else self.lost.at_most(longest)
             self.watch.wait(deadline.at_most(wait))
@@ -190,33 +188,8 @@ _EXPLAINED_EVERY = 30.0
 
 _LONGEST_WAIT = 30.0
 """Seconds until the next look at a job, so that a lost wake-up does no harm."""
-
-
-class Pace:
-    """How long a wait lasts at most until the next look.
-
-    The longer a job has not changed whose end no watch shows, the less often it is looked at: its accelerator idles
-    for a small share of the time that it was used.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._state: object = None
-        self._since = clock()
-
-    def after(self, view: View) -> float:
-        """Return the seconds until the next look after *view*."""
-        now, seen = self._clock(), view.seen
-        state = (view.status, seen and seen.attempts)
-        if state != self._state:
-            self._state, self._since = state, now
-        if seen is None or seen.ending is not Ending.SILENT:
-            return _LONGEST_WAIT
-        return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, (now - self._since) * _IDLE_SHARE))
-
-
-_SHORTEST_WAIT = 1.0
-_IDLE_SHARE = 0.05
+_SILENT_WAIT = 5.0
+"""The same for a job whose end no watch shows."""
 
 
 _LOST = 30.0

@@ -9,11 +9,7 @@ if TYPE_CHECKING:
 
 
 def find_projects() -> list[str]:
-    """Return the ids of the projects that the user can see, in order.
-
-    Raises:
-        ProvisioningError: They cannot be listed.
-    """
+    """Return the ids of the projects that the user can see, in order."""
     from kinetic.provisioning.google.cloud import Cloud
     from kinetic.provisioning.google.projects import visible_projects
     from kinetic.settings.settings import environment
@@ -26,7 +22,6 @@ def find_clusters(project: str) -> list[FoundCluster]:
 
     Raises:
         ConfigurationError: *project* cannot be the id of a project.
-        ProvisioningError: They cannot be listed.
     """
     from kinetic.provisioning.google.cloud import Cloud, check_project
     from kinetic.provisioning.google.clusters import ClustersEdge

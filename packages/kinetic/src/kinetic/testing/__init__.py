@@ -1,4 +1,4 @@
-"""For tests of backends: `BackendContract` and `BackendProtocol`, which every backend passes.
+"""For tests of backends: `BackendContract`, which every backend passes.
 
 ```python
 class TestMyBackend(BackendContract):
@@ -14,7 +14,6 @@ See `docs/backends.md`.
 from kinetic.testing.clients import (
     Client,
     RegisteredClient,
-    ServicesClient,
     eventually,
     users_project,
 )
@@ -31,7 +30,6 @@ from kinetic.testing.contract import (
     BackendTrust,
     BackendValues,
 )
-from kinetic.testing.protocol import BackendProtocol
 
 __all__ = [
     "BackendAttempts",
@@ -42,13 +40,11 @@ __all__ = [
     "BackendLife",
     "BackendLogs",
     "BackendPorts",
-    "BackendProtocol",
     "BackendQueue",
     "BackendTrust",
     "BackendValues",
     "Client",
     "RegisteredClient",
-    "ServicesClient",
     "eventually",
     "users_project",
 ]

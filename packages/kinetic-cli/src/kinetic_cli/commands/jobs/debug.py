@@ -6,14 +6,14 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
-from kinetic_cli.options import Count, job_id_argument, target_options
+from kinetic_cli.options import job_id_argument, target_options
 
 
 @click.command("debug")
 @job_id_argument
 @click.option(
     "--port",
-    type=Count(min=0, max=65535),
+    type=click.IntRange(min=0, max=65535),
     default=5678,
     show_default=True,
     help="Port of this machine to which the debugger connects; 0: any free one. A local job has its own.",

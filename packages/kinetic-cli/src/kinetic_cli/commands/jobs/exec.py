@@ -6,12 +6,16 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
-from kinetic_cli.options import Count, job_id_argument, target_options
+from kinetic_cli.options import job_id_argument, target_options
 
 
 @click.command("exec")
 @click.option(
-    "--host", type=Count(min=0), default=0, show_default=True, help="Which host of the job."
+    "--host",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Which host of the job.",
 )
 @job_id_argument
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND")

@@ -12,7 +12,13 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.commands.batches import look_at
 from kinetic_cli.commands.jobs.status import place_of
-from kinetic_cli.options import Count, Since, json_option, target_options
+from kinetic_cli.options import (
+    Since,
+    json_option,
+    place_options,
+    place_settings,
+    target_options,
+)
 from kinetic_cli.output import age_of, age_text
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
     from kinetic.provisioning.costs import Cost
-    from kinetic_cli.app import Where
+    from kinetic.settings.settings import Settings
     from kinetic_payload.records.job import JobRecord
 
 
@@ -39,15 +45,7 @@ _STATES: Final = (
 
 
 @click.command("list")
-@click.option("--local", is_flag=True, help="Only the jobs of this machine.")
-@click.option(
-    "--cluster",
-    is_flag=False,
-    # `--cluster` without a name means the cluster of the settings.
-    flag_value="",
-    metavar="[NAME]",
-    help="Only the jobs of the cluster.",
-)
+@place_options
 @click.option(
     "--cost", is_flag=True, help="Show the hours of accelerators that they used, and the cost."
 )
@@ -65,7 +63,9 @@ _STATES: Final = (
     help="Only jobs that were submitted since then: 2h, 3d, 2026-11-20.",
 )
 @click.option("--function", metavar="NAME", help="Only the jobs of this function.")
-@click.option("--limit", type=Count(min=1), metavar="N", help="At most the newest N of them.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="At most the newest N of them."
+)
 @click.option("--all", "every", is_flag=True, help="Jobs that were cleaned up, too.")
 @target_options(hidden=True, without="cluster")
 @json_option
@@ -74,12 +74,7 @@ def command(
     app: App, /, local: bool, cluster: str | None, cost: bool, as_json: bool, **chosen: Any
 ) -> None:
     """List jobs with status, age and duration, newest first. A batch is one line."""
-    if local and cluster is not None:
-        raise click.UsageError("--local and --cluster exclude each other.")
-    if cluster:
-        app.target.given["cluster"] = cluster
-    where: Where | None = "local" if local else "cluster" if cluster is not None else None
-    jobs = listed_jobs(app, where, cost=cost, **chosen)
+    jobs = listed_jobs(app, place_settings(app, local, cluster), cost=cost, **chosen)
     if as_json:
         app.output.json([public(job) for job in jobs])
     elif not jobs:
@@ -114,7 +109,7 @@ def _state_of(job: dict[str, Any]) -> str | None:
 
 def listed_jobs(
     app: App,
-    where: Where | None,
+    settings: Settings,
     *,
     cost: bool = False,
     states: Sequence[str] = (),
@@ -135,7 +130,7 @@ def listed_jobs(
     # A state is not part of an id: then all have to be looked at.
     newest = None if states else limit
     selection = Selection(since=since, function=function, newest=newest, cleaned_up=every)
-    handles, batches = app.list_all(where, selection)
+    handles, batches = app.list_all(settings, selection)
     handles = [job for job in handles if wanted(job)]
     batches = [batch for batch in batches if wanted(batch._manifest.job_record)]
     statuses = statuses_of(handles)
@@ -157,7 +152,7 @@ def ended_jobs(app: App, older_than: timedelta | None) -> list[str]:
     """Return the ids of the jobs that have an outcome of their own, written that long ago, oldest first."""
     from kinetic.jobs.discover import statuses_of
 
-    handles, _ = app.list_all()
+    handles, _ = app.list_all(app.settings())
     _note_unverified(app, statuses_of(handles))
     now, least = app.clock(), older_than.total_seconds() if older_than else -math.inf
     # An early outcome does not say when it was written.

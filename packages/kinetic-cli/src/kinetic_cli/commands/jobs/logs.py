@@ -9,7 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
-from kinetic_cli.options import AttemptNumber, Count, job_id_argument, json_option, target_options
+from kinetic_cli.options import AttemptNumber, job_id_argument, json_option, target_options
 
 
 @click.command("logs")
@@ -18,7 +18,7 @@ from kinetic_cli.options import AttemptNumber, Count, job_id_argument, json_opti
 @click.option(
     "-n",
     "--tail",
-    type=Count(min=0),
+    type=click.IntRange(min=0),
     metavar="LINES",
     help="Begin this many lines before the end.",
 )

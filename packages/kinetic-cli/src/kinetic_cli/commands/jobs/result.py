@@ -15,7 +15,6 @@ from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
 from kinetic_cli.options import (
     NewFilePath,
-    Seconds,
     deletion_options,
     job_id_argument,
     json_option,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 @job_id_argument
 @click.option(
     "--timeout",
-    type=Seconds(min=0),
+    type=click.FloatRange(min=0),
     metavar="SECONDS",
     help="Stop waiting after this time; the job keeps running.  [default: no limit]",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import Count, job_id_argument, json_option, target_options
+from kinetic_cli.options import job_id_argument, json_option, target_options
 
 if TYPE_CHECKING:
     from kinetic_payload.records.usage import Usage
@@ -23,7 +23,7 @@ _COLUMNS: Final = 40
 @job_id_argument
 @click.option(
     "--attempt",
-    type=Count(min=1),
+    type=click.IntRange(min=1),
     metavar="N",
     help="Show this attempt instead of the latest.",
 )

@@ -184,7 +184,6 @@ class ClusterBackend:
         Raises:
             InvalidRequestError: This version cannot run the request, or the cluster serves nothing that could.
             ConfigurationError: The address of the bucket service is a loopback address.
-            ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
         if data is not None:
             found = [check_mount(data, self._store.location, self._cluster)] if data.fuse else []
@@ -357,7 +356,6 @@ class ClusterBackend:
         """Observe the job's workload and pods once.
 
         Raises:
-            ClusterError: The cluster cannot be queried.
             JobError: The job was submitted to another cluster or namespace.
         """
         return self._observer.observe(record)
@@ -418,16 +416,10 @@ class ClusterBackend:
         stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
-        lines = JobLog(
-            LogSources(
-                record=record,
-                cluster=self._cluster,
-                store=self._store,
-                signer=self._signer,
-                observer=self._observer,
-                watches=self._watches,
-            )
+        sources = LogSources(
+            record=record, observer=self._observer, watches=self._watches, store=self._store
         )
+        lines = JobLog(sources)
         if not follow:
             yield from lines.read(tail)
             return
@@ -533,7 +525,7 @@ class ClusterBackend:
             for each in found:
                 self._end_if_idle(each, job_of(each), ended=job_of(each) in ids)
             self._workloads.report(found, recorded, time.time())
-            self._workloads.remove(found, self._observer, time.time())
+            self._workloads.remove(found, self._observer)
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
 
@@ -544,7 +536,7 @@ class ClusterBackend:
             return
         self._left_at[uid] = self._clock() + _LEFT_EVERY
         try:
-            self._workloads.remove([workload], self._observer, time.time())
+            self._workloads.remove([workload], self._observer)
         except KineticError as error:
             log.info("What a killed submit left could not be removed: %s", error.message)
 

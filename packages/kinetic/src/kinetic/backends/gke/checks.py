@@ -114,7 +114,6 @@ def check_mount(
 
     Raises:
         InvalidRequestError: Its folder cannot be mounted, or the cluster has no driver.
-        ClusterError: The cluster cannot be queried.
     """
     stand_in = to_ref(data, "d0", digest="0" * 64 if data.is_local else None, mount=path)
     fuse_volumes([stand_in], store)
@@ -239,7 +238,6 @@ def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
 
     Raises:
         ConfigurationError: The named service account does not exist.
-        ClusterError: The cluster cannot be queried.
     """
     if named == DEFAULT_ACCOUNT:
         return ServiceAccount(None)
@@ -289,9 +287,6 @@ def pool_in(cluster: ApiServer, request: JobRequest) -> tuple[Pool | None, str]:
     """Return the pool of *cluster* for the accelerator of *request*; and a warning if the user may not look.
 
     There is none for a job whose machines the user selects.
-
-    Raises:
-        ClusterError: The cluster cannot be queried.
     """
     spec = request.pod_overrides.get("spec", {})
     selected = " ".join(spec.get("nodeSelector") or ())
@@ -311,11 +306,7 @@ def pool_in(cluster: ApiServer, request: JobRequest) -> tuple[Pool | None, str]:
 
 
 def classes_in(cluster: ApiServer) -> list[Manifest] | None:
-    """Return the ComputeClasses of *cluster* that are Kinetic's; None if it serves no such objects.
-
-    Raises:
-        ClusterError: The cluster cannot be queried.
-    """
+    """Return the ComputeClasses of *cluster* that are Kinetic's; None if it serves no such objects."""
     try:
         return cluster.list(KIND, labels=POOLS) if cluster.serves(KIND) else None
     except KindNotServedError:  # Other kinds of its API are older.

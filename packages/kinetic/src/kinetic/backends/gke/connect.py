@@ -40,7 +40,6 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
         ConfigurationError: None of these is named.
         UnknownContextError: The kubeconfig has no such context.
         UnknownClusterError: The project has no such cluster; the hint names those that exist.
-        ClusterError: The GKE API did not respond, or refused the request.
     """
     from kinetic.backends.gke.backend import ClusterBackend
     from kinetic.backends.gke.key import ClusterKey
@@ -65,9 +64,6 @@ def find_cluster(
     """Return the cluster of *target*; what that does not name, or all of it, is taken from *settings*.
 
     A context in the record of a job may not exist on this machine. Then the cluster is that of the settings.
-
-    Raises:
-        ConfigurationError, UnknownContextError, UnknownClusterError, ClusterError: See `connect`.
     """
     from kinetic.settings.settings import environment
     from kinetic.target import Target, is_in_pod

@@ -25,7 +25,6 @@ def form_on(
     Raises:
         UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
             that can run it.
-        ClusterError: The cluster cannot be queried.
     """
     served = {kind for kind in ("JobSet", "LeaderWorkerSet") if cluster.serves(kind)}
     return form_of(accelerator, semantics, served, batch=batch)

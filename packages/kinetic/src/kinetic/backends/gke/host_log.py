@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kinetic.jobs.attempts import Verify
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
 
 T = TypeVar("T")
@@ -57,13 +56,15 @@ class LogSources:
     """
 
     record: JobRecord
-    cluster: ApiServer
-    store: Store
-    signer: Signing
     observer: Observer
     watches: JobWatches
-
+    store: Store
     outages: Outages = field(default_factory=log_outages)
+
+    @property
+    def cluster(self) -> ApiServer:
+        """The job's cluster."""
+        return self.observer.cluster
 
     def followed(self, stopped: Callable[[], bool]) -> LogSources:
         """Return the sources with a store that is read through outages, until *stopped*."""
@@ -72,12 +73,14 @@ class LogSources:
     @property
     def stored_job(self) -> tuple[Store, JobRecord, Verify]:
         """Where the stored log is, of which job, and how its records are verified."""
-        return self.store, self.record, self.signer.verify
+        return self.store, self.record, self.observer.signer.verify
 
     @property
     def decided(self) -> int | None:
         """The attempt that the job's final outcome names, 0 if it names none; None without an outcome."""
-        outcome = read_verified(self.store, self.signer, JobObjects(self.record.job_id).outcome)
+        outcome = read_verified(
+            self.store, self.observer.signer, JobObjects(self.record.job_id).outcome
+        )
         if outcome is None:
             return None
         attempt = fields_of(outcome).get("attempt")

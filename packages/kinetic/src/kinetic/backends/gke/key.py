@@ -33,7 +33,6 @@ class ClusterKey:
 
         Raises:
             ConfigurationError: The Secret does not hold a key, or may not be read.
-            ClusterError: The cluster cannot be queried.
         """
         with self._lock, self._translated("read"):
             if self._key is None:
@@ -46,7 +45,6 @@ class ClusterKey:
 
         Raises:
             ConfigurationError: The Secret does not hold a key, or may not be read or created.
-            ClusterError: The cluster cannot be queried.
         """
         with self._lock, self._translated("read or created"):
             if self._key is None:

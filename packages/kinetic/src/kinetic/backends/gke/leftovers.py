@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import shlex
 import threading
 import time
@@ -59,8 +58,6 @@ within seconds, and waits at most a minute for each."""
 _NEW: Final = 300.0
 """Seconds in which a workload may be newer than the list of records."""
 _PARALLEL: Final = 8
-_MOST: Final = 20
-"""Workloads whose objects one call looks for."""
 _RECENT: Final = 10.0
 """Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
 _REPORTED: Final = set[str]()
@@ -103,23 +100,18 @@ class Workloads:
                 delete_command(view.kind, view.name, self._cluster.identity),
             )
 
-    def remove(self, workloads: Sequence[Manifest], observer: Observer, now: float) -> None:
+    def remove(self, workloads: Sequence[Manifest], observer: Observer) -> None:
         """Delete workloads that wait, for longer than `LEFT_AGE`, for what only their killed submit would do.
 
         That is to create their objects, or to resume them. Their pods may hold an accelerator. The jobs have
-        failed then. Each call looks at a part of the workloads that wait.
+        failed then.
         """
+        now = self._cluster.now().timestamp()  # This machine's clock may be wrong.
         old = [each for each in workloads if now - created_at(each) > LEFT_AGE]
         waiting = self._not_started(old) if old else []
-        first = int(now) % max(len(waiting), 1)
-        chosen = [*waiting[first:], *waiting[:first]][:_MOST]
-        lacks = parallel_map(partial(self._lack, observer), chosen, threads=_PARALLEL)
-        left = [(each, lack) for each, lack in zip(chosen, lacks, strict=True) if lack]
-        if not left:
-            return
-        server_now = self._server_time()  # This machine's clock may be wrong.
-        for each, lack in left:
-            if server_now - created_at(each) <= LEFT_AGE:
+        lacks = parallel_map(partial(self._lack, observer), waiting, threads=_PARALLEL)
+        for each, lack in zip(waiting, lacks, strict=True):
+            if not lack:
                 continue
             view = WorkloadView(each)
             log.warning(
@@ -148,36 +140,18 @@ class Workloads:
                 found.append(each)
         return found
 
-    def _server_time(self) -> float:
-        """Return the time of the server: that at which it would create an object."""
-        name = f"kn-time-{secrets.token_hex(4)}"
-        draft = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-        drafted = self._cluster.within(LOOK).create(draft, dry_run=True)
-        # Without a time, nothing is old enough.
-        return created_at(drafted) if drafted["metadata"].get("creationTimestamp") else 0.0
-
     def _lack(self, observer: Observer, workload: Manifest) -> str:
         """Return what the submit of a pending workload has not done; empty if nothing, or if it is not pending."""
         if observer.of(workload, (), job_of(workload)).status is not JobStatus.PENDING:
             return ""
-        if missing := self._missing(workload):
-            return f"created the {missing}"
+        for kind, name in sorted(needs_of(workload)):
+            if self._cluster.within(LOOK).get(kind, name, brief=True) is None:
+                return f"created the {kind} {name}"
         view = WorkloadView(workload)
         return "resumed it" if view.held and QUEUE not in view.labels else ""
 
-    def _missing(self, workload: Manifest) -> str:
-        """Return a name of an object that the workload's pods need and that does not exist; empty if all exist."""
-        for kind, name in sorted(needs_of(workload)):
-            if self._cluster.within(LOOK).get(kind, name, brief=True) is None:
-                return f"{kind} {name}"
-        return ""
-
     def recent(self) -> list[Manifest]:
-        """Return the workloads of the last `list` if it is at most 10 s old and was not used here, else new ones.
-
-        Raises:
-            ClusterError: As in `list`.
-        """
+        """Return the workloads of the last `list` if it is at most 10 s old and was not used here, else new ones."""
         last, self._last = self._last, None
         if last is not None and self._clock() - last[0] <= _RECENT:
             return last[1]
@@ -192,9 +166,6 @@ class Workloads:
         """Return the workloads, finished ones too.
 
         Kinds that the cluster does not serve are left out, and with a warning those that the user may not list.
-
-        Raises:
-            ClusterError: The cluster cannot be queried, or the user may not list Jobs.
         """
         found: list[Manifest] = []
         for kind in KINDS:
@@ -306,11 +277,7 @@ class IdleWorkloads:
         """When `make_room` looks again."""
 
     def make_room(self, store: Store) -> None:
-        """End LeaderWorkerSets of ended jobs, which may hold machines that a job waits for; at most once a minute.
-
-        Raises:
-            ClusterError: The cluster cannot be queried.
-        """
+        """End LeaderWorkerSets of ended jobs, which may hold machines that a job waits for; at most once a minute."""
         with self._room:
             if self._clock() < self._room_at:
                 return

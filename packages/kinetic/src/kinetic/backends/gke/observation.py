@@ -201,7 +201,6 @@ class Observer:
         """Return the observation of the job; NOT_FOUND only if that is certain.
 
         Raises:
-            ClusterError: The cluster cannot be queried.
             JobError: The job was submitted to another cluster or namespace.
             ConfigurationError: Where it was submitted cannot be decided, because the key may not be read.
         """

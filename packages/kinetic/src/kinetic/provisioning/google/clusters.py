@@ -192,11 +192,7 @@ class ClustersEdge(Edge):
         return {"workload_pool": f"{self._cloud.project}.svc.id.goog"}
 
     def _run(self, verb: str, resource: Resource, call: Callable[..., Any], **request: Any) -> None:
-        """Begin a change, unless it has been made, and return once it has ended.
-
-        Raises:
-            ProvisioningError: It failed.
-        """
+        """Begin a change, unless it has been made, and return once it has ended."""
         what = f"{verb} the {resource.id}"
         made = {"create": exceptions.AlreadyExists, "delete": exceptions.NotFound}.get(verb, ())
         latest: Any = self._cloud.change(what, call, made=made, **request)

@@ -1,7 +1,6 @@
 """`BackendProtocol`: tests of a backend's own calls, with a launch that the subclass makes."""
 
 # The names of the tests replace their docstrings.
-# ruff: noqa: D102
 
 from __future__ import annotations
 
