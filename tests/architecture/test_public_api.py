@@ -29,7 +29,6 @@ PUBLIC = (
     "kinetic.job_status",
     "kinetic.testing",
     "kinetic.testing.clients",
-    "kinetic.testing.protocol",
     "kinetic_images.builders.cloud_build.builder",
     "kinetic_images.builders.docker.builder",
     "kinetic_images.dependencies",

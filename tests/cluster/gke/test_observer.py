@@ -20,7 +20,7 @@ from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
-from kinetic_payload.records.signing import UNSIGNED, signed
+from kinetic_payload.records.signing import signed
 from kinetic_servers.fakes import FakeStore, a_record
 
 RECORD = a_record(backend="gke")
@@ -108,7 +108,7 @@ def test_readers_of_an_unreachable_cluster_stop_after_ten_seconds() -> None:
     store = kept(None)
     observer = Observer(unreachable, store, None)
     sources = LogSources(
-        record=RECORD, cluster=unreachable, store=store, signer=UNSIGNED, observer=observer,
+        record=RECORD, store=store, observer=observer,
         watches=JobWatches(unreachable),
     )  # fmt: skip
     log = JobLog(sources)

@@ -128,9 +128,7 @@ class StoredJob:
         observer = Observer(cluster, self.store, signer if signer is not UNSIGNED else None)
         sources = LogSources(
             record=self.record,
-            cluster=cluster,
             store=self.store,
-            signer=signer,
             observer=observer,
             watches=watches or JobWatches(cluster),
         )
