@@ -58,6 +58,8 @@ within seconds, and waits at most a minute for each."""
 _NEW: Final = 300.0
 """Seconds in which a workload may be newer than the list of records."""
 _PARALLEL: Final = 8
+_MOST: Final = 20
+"""Workloads whose objects one call looks for."""
 _RECENT: Final = 10.0
 """Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
 _REPORTED: Final = set[str]()
@@ -104,13 +106,15 @@ class Workloads:
         """Delete workloads that wait, for longer than `LEFT_AGE`, for what only their killed submit would do.
 
         That is to create their objects, or to resume them. Their pods may hold an accelerator. The jobs have
-        failed then.
+        failed then. Each call looks at a part of the workloads that wait.
         """
         now = self._cluster.now().timestamp()  # This machine's clock may be wrong.
         old = [each for each in workloads if now - created_at(each) > LEFT_AGE]
         waiting = self._not_started(old) if old else []
-        lacks = parallel_map(partial(self._lack, observer), waiting, threads=_PARALLEL)
-        for each, lack in zip(waiting, lacks, strict=True):
+        first = int(now) % max(len(waiting), 1)
+        chosen = [*waiting[first:], *waiting[:first]][:_MOST]
+        lacks = parallel_map(partial(self._lack, observer), chosen, threads=_PARALLEL)
+        for each, lack in zip(chosen, lacks, strict=True):
             if not lack:
                 continue
             view = WorkloadView(each)
