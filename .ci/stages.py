@@ -44,6 +44,8 @@ They cover what differs between versions: byte code, pickles, and the life of a 
 """
 NEWEST = "3.13"
 """The newest Python that a test machine has without the test cloud."""
+NICE = "nice -n 15"
+"""How stages run that only fill the time in which others wait."""
 RETRIES = {
     "PIP_RETRIES": "10",
     "PIP_TIMEOUT": "60",
@@ -88,7 +90,7 @@ def main(wanted: list[str]) -> int:
     started = time.monotonic()
     failed: dict[Stage, int] = {}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         try:
             for together in stages():
                 chosen = [s for s in together if not wanted or s.name.startswith(tuple(wanted))]
@@ -142,14 +144,14 @@ def run_again(failed: Mapping[Stage, int]) -> tuple[list[Stage], list[str]]:
 
 
 def stages() -> list[list[Stage]]:
-    """Return the stages in groups. Stages of one group run two at a time, the longest first.
+    """Return the stages in groups. Stages of one group run three at a time, the longest first.
 
-    Stages that keep all processors busy are alone: side by side they take as long, and what a test waits for
-    comes too late.
+    Tests of jobs wait more than they compute, so three such stages fit beside each other. Where a stage needs all
+    processors, those beside it are `nice`: otherwise what its tests wait for comes too late.
     """
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
-    alone = f"{sys.executable} {ROOT}/.ci/alone.py"
+    alone = f"{NICE} {sys.executable} {ROOT}/.ci/alone.py"
     tier = f"{sys.executable} {ROOT}/.ci/tiers.py {UV}"
     return [
         [Stage("quickstart (README)", quickstart)],  # It creates the environment for the others.
@@ -165,29 +167,11 @@ def stages() -> list[list[Stage]]:
         ],
         [Stage("tests (README)", tests, pytest="")],
         [
-            # Their order matters: a worker that got tests in advance would keep the last ones waiting.
             Stage(
                 "cluster",
                 f"{tier} cluster",
+                # Their order matters: a worker that got tests in advance would keep the last ones waiting.
                 pytest="-n 8 --dist=load --maxschedchunk=1",
-            )
-        ],
-        # The README's command has run `test_life.py`.
-        [
-            Stage(
-                "local",
-                f"{uv_run} pytest -q tests/local --ignore=tests/local/test_life.py",
-                pytest="",
-            )
-        ],
-        [
-            # The engine and the registry are shared by all tests of a process. Beside it there is a processor left.
-            Stage("images", f"{tier} images", pytest="-n 0"),
-            Stage("wire, servers", f"{uv_run} pytest -q tests/wire tests/servers", pytest="-n 2"),
-            on_3_14(),
-            *(
-                Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 0")
-                for name in PACKAGES
             ),
             *(
                 Stage(
@@ -195,6 +179,22 @@ def stages() -> list[list[Stage]]:
                 )
                 for version in ("3.12", "3.13")
             ),
+            on_3_14(),
+            *(
+                Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 0")
+                for name in PACKAGES
+            ),
+        ],
+        [
+            # The README's command has run `test_life.py`.
+            Stage(
+                "local",
+                f"{uv_run} pytest -q tests/local --ignore=tests/local/test_life.py",
+                pytest="-n 3",
+            ),
+            Stage("wire, servers", f"{uv_run} pytest -q tests/wire tests/servers", pytest="-n 2"),
+            # The engine and the registry are shared by all tests of a process.
+            Stage("images", f"{tier} images", pytest="-n 0"),
         ],
     ]
 
@@ -209,7 +209,7 @@ def on_3_14() -> Stage:
     command = [folder / "python" / "with-3.14", "--repo", ROOT, "python3.14", ROOT / ".ci/alone.py"]
     return Stage(
         name,
-        f"{shlex.join(map(str, [*command, '3.14', UV]))} {ON_OTHER_PYTHONS}",
+        f"{NICE} {shlex.join(map(str, [*command, '3.14', UV]))} {ON_OTHER_PYTHONS}",
         pytest="-n 2",
     )
 

@@ -43,7 +43,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     More than there are cores: tests wait for processes, and for time to pass, more than they compute.
     """
     folders = any(Path(argument).is_dir() for argument in config.args)
-    return _cores() + 1 if folders and config.option.capture != "no" else 0
+    return _cores() + 2 if folders and config.option.capture != "no" else 0
 
 
 def _cores() -> int:
