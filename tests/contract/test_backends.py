@@ -7,8 +7,12 @@ import pytest
 from kinetic.backends.backend import Backend, Launch
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.testing import (
+    BackendAttempts,
+    BackendBasics,
     BackendContract,
     BackendHosts,
+    BackendLife,
+    BackendLogs,
     BackendTrust,
     BackendValues,
     Client,
@@ -23,10 +27,7 @@ from kinetic_servers.protocol import BackendProtocol
 ON_TWO_HOSTS = {"accelerator": "tpu-v5p-8", "backend": "local-gke"}
 
 
-class Local(BackendContract, BackendHosts):
-    several_hosts = ON_TWO_HOSTS
-    hosts = 2
-
+class Local:
     @pytest.fixture(autouse=True)
     def at_home(self, home: Path) -> None:
         self.home = home
@@ -41,10 +42,16 @@ class Local(BackendContract, BackendHosts):
         yield
 
 
-class TestLocalBackend(Local): ...
+class TestLocalBackend(Local, BackendContract, BackendHosts):
+    several_hosts = ON_TWO_HOSTS
+    hosts = 2
 
 
-class TestLocalBackendOverABucket(Local, BackendTrust):
+class TestLocalBackendOverABucket(
+    Local, BackendBasics, BackendLife, BackendLogs, BackendAttempts, BackendTrust
+):
+    """What the store has a part in; batches over a bucket are in `tests/wire`, and slices in `tests/cluster`."""
+
     @pytest.fixture(autouse=True)
     def over_a_bucket(self, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("KINETIC_STORE", bucket)

@@ -68,8 +68,8 @@ def square(index):
     return index * index
 
 
-def a_thousand():
-    batch = square.run_async_map(range(1000), max_concurrent=2)
+def a_hundred():
+    batch = square.run_async_map(range(100), max_concurrent=2)
     return batch.results()
 
 
