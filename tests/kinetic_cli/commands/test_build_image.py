@@ -118,19 +118,6 @@ def test_an_image_that_exists_is_kept_tagged_or_rebuilt(world: World) -> None:
     assert world.packages("cpu")["uv"] == "10.0"
 
 
-@pytest.mark.parametrize(("python", "expected"), [("3.4", True), (PYTHON, False)])
-def test_an_image_with_another_python_is_replaced_with_a_note(
-    world: World, python: str, expected: bool
-) -> None:
-    tag, variables = kinetic.__version__, [f"PYTHON_VERSION={python}.1"]
-    push_image(world.server.host, world.registry, name="ours/base-cpu", tag=tag, Env=variables)
-
-    ran = world.build("--category", "cpu")
-
-    assert ran.exit_code == 0
-    assert ("had Python 3.4 before" in ran.stderr) == expected
-
-
 def test_a_category_that_fails_does_not_prevent_the_others(world: World) -> None:
     del world.index.files["/simple/jax/"]
     world.offer("jax", JAX, extras=("tpu",))  # There is no JAX for CUDA.

@@ -61,7 +61,7 @@ def test_a_manifest_is_read_with_or_without_its_own_type(media_type: str) -> Non
         (encoded(MANIFEST, layers=[{**BLOB, "size": "3"}]), OCI_MANIFEST, "malformed"),
         (encoded(MANIFEST, manifests=[]), OCI_MANIFEST, "ambiguous"),
         (encoded(MANIFEST, mediaType=OCI_INDEX), OCI_MANIFEST, "names"),
-        (encoded(MANIFEST, schemaVersion=1), OCI_MANIFEST, "docker's first format"),
+        (b'{"schemaVersion": 1}', "application/vnd.docker.distribution.manifest.v1+json", "not one of an image"),
         (b'{"schemaVersion": 2, "x": 1}', "application/vnd.other", "not one of an image"),
     ],
 )  # fmt: skip

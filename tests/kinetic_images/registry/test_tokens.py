@@ -123,21 +123,14 @@ def test_a_login_without_the_right_is_a_permission_error(
     assert "right to push" in caught.value.message
 
 
-@pytest.mark.parametrize(("kind", "exchanges"), [("identitytoken", 1), ("registrytoken", 0)])
-def test_an_identity_token_is_exchanged_and_one_for_the_registry_is_sent(
-    server: RegistryServer,
-    access: Access,
-    repository: Repository,
-    log_in: LogIn,
-    kind: str,
-    exchanges: int,
+def test_an_identity_token_is_exchanged(
+    server: RegistryServer, access: Access, repository: Repository, log_in: LogIn
 ) -> None:
-    access.refresh["identitytoken"] = access.direct["registrytoken"] = "me"
-    log_in(server.host, **{kind: kind})
+    access.refresh["identitytoken"] = "me"
+    log_in(server.host, identitytoken="identitytoken")
 
     assert push(repository, b"content")
-    assert server.requests.count(path="/token") == exchanges
-    assert server.requests.count(method="POST", path="/token") == exchanges
+    assert server.requests.count(method="POST", path="/token") == 1
 
 
 def test_a_mount_asks_for_the_right_to_read_its_source(

@@ -68,7 +68,6 @@ def test_a_cluster_is_found_by_its_name_once_with_its_address_and_a_token(
     ("name", "location", "hint"),
     [
         ("demo", "us-central1-a", "is in us-east1-b: set the zone to that, for instance with KINETIC_ZONE="),
-        ("dmeo", "us-east1-b", "Did you mean 'demo' in us-east1-b?"),
         ("other", "us-east1-b", "has these clusters: 'demo' in us-east1-b, 'prod' in us-west1."),
     ],
 )  # fmt: skip

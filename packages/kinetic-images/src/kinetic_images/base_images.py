@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kinetic_images.bases import find_base, python_of
+from kinetic_images.bases import find_base
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.dockerfile.container_build import ContainerBuilder
 from kinetic_images.builders.dockerfile.folder_context import folder_context
@@ -16,7 +15,6 @@ from kinetic_images.ensure import ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.registry import Registry
-from kinetic_payload.errors import KineticError
 
 _TAG_LENGTH: Final = 40
 
@@ -47,13 +45,12 @@ def publish(request: ImageRequest, services: ImageServices, *, tag: str) -> Publ
     image = ensure_image(replace(request, lists_packages=True), services)
     name = parse_reference(request.repository).tagged(tag)
     digest = image.reference.rpartition("@")[2]
-    changed, replaced = _move(services.registry, name, digest, request.python)
     return PublishedImage(
         address=str(name),
         digest=digest,
         built_by=image.built_by,
-        changed=changed,
-        notes=(*image.notes, *replaced),
+        changed=_move(services.registry, name, digest),
+        notes=image.notes,
     )
 
 
@@ -98,40 +95,25 @@ def publish_dockerfile(
             "The image does not list its packages, so jobs install all that they need. Add to the Dockerfile: "
             'LABEL kinetic.packages="NAME==VERSION …"'
         )
-    changed, replaced = _move(registry, name, digest, python)
     return PublishedImage(
         address=str(name),
         digest=digest,
         built_by=None if before else builder.name,
-        changed=changed,
-        notes=(*notes, *replaced),
+        changed=_move(registry, name, digest),
+        notes=tuple(notes),
     )
 
 
-def _move(
-    registry: Registry, name: Reference, digest: str, python: str
-) -> tuple[bool, tuple[str, ...]]:
-    """Let the tag *name* point at the image *digest* of its repository.
-
-    Return whether it did not before, and a note if it pointed at an image with another Python than *python*.
-    """
+def _move(registry: Registry, name: Reference, digest: str) -> bool:
+    """Let the tag *name* point at the image *digest* of its repository; return whether it did not before."""
     repository = registry.repository(name)
-    before = repository.digest(name.version)
-    if before == digest:
-        return False, ()
+    if repository.digest(name.version) == digest:
+        return False
     manifest = repository.manifest(digest)
     if manifest is None:
         raise RegistryError(
             f"The image {name.at(digest)} was built, and is gone.",
             hint="A cleanup rule of the registry may have removed it. Build it again.",
         )
-    replaced = None
-    with suppress(KineticError):  # It may be anything.
-        replaced = python_of(repository.image(before, "amd64").config) if before else None
     repository.put_manifest(name.version, manifest.data, manifest.media_type)
-    if replaced in (None, python):
-        return True, ()
-    return True, (
-        f"{name} had Python {replaced} before. Jobs that are submitted from Python {replaced} are refused now: "
-        "publish images for each Python in a repository of its own.",
-    )
+    return True

@@ -322,8 +322,3 @@ def test_an_entry_point_without_a_function_is_an_error(value: str) -> None:
 def test_an_invalid_name_of_a_program_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid name"):
         scripts_of(f"[console_scripts]\n{name} = m:f\n")
-
-
-def test_a_long_line_is_an_error_at_once() -> None:
-    with pytest.raises(ValueError, match="more than 1000 characters"):
-        scripts_of(f"[console_scripts]\nx{' ' * 200_000}y\n")

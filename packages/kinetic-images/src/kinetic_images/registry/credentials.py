@@ -133,8 +133,6 @@ class Credentials:
                 # Its children keep the pipes open, so that all are killed together.
                 start_new_session=True,
             )
-        except FileNotFoundError as error:
-            raise _broken(program, server, "it is not installed (not on PATH)") from error
         except OSError as error:
             raise _broken(program, server, f"it cannot be run ({error.strerror})") from error
         until = monotonic() + self._helper_limit
@@ -164,11 +162,6 @@ class Credentials:
         texts = {key: value for key, value in entry.items() if isinstance(value, str) and value}
         if "identitytoken" in texts:
             return Login(identity_token=texts["identitytoken"], source=source)
-        if "registrytoken" in texts:
-            token = texts["registrytoken"]
-            if not (token.isascii() and token.isprintable()):
-                raise _malformed(host, source, "`registrytoken` is no token")
-            return Login(token=token, source=source)
         if "auth" in texts:
             try:
                 user, colon, password = (
@@ -177,10 +170,11 @@ class Credentials:
             except ValueError:
                 colon = ""
             if not colon:
-                raise _malformed(host, source, "`auth` is no user and password") from None
+                raise RegistryError(
+                    f"The entry of {host!r} in {source} is malformed: `auth` is no user and password.",
+                    hint=f"Log in again: docker login {host}",
+                ) from None
             return Login(username=user, password=password.rstrip("\0"), source=source)
-        if "username" in texts and "password" in texts:
-            return Login(username=texts["username"], password=texts["password"], source=source)
         return None
 
 
@@ -200,13 +194,6 @@ def _entry(table: Any, host: str) -> Any:
         if found and name in hosts:
             return found
     return None
-
-
-def _malformed(host: str, source: str, why: str) -> RegistryError:
-    return RegistryError(
-        f"The entry of {host!r} in {source} is malformed: {why}.",
-        hint=f"Log in again: docker login {host}",
-    )
 
 
 def _broken(program: str, server: str, why: str) -> RegistryLoginError:

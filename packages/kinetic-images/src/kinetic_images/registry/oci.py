@@ -25,7 +25,6 @@ OCI_LAYER: Final = "application/vnd.oci.image.layer.v1.tar+gzip"
 MANIFESTS: Final = (DOCKER_MANIFEST, OCI_MANIFEST)
 INDEXES: Final = (DOCKER_INDEX, OCI_INDEX)
 
-_OLD: Final = "application/vnd.docker.distribution.manifest.v1"
 _BASELINES: Final = {"amd64": ("", "v1"), "arm64": ("", "v8")}
 """Variants that every processor of an architecture runs."""
 
@@ -143,11 +142,6 @@ def parse_manifest(data: bytes, media_type: str) -> Manifest | Index:
     sent = media_type.partition(";")[0].strip().lower()
     found = _object(data, "manifest")
     named = found.get("mediaType")
-    if sent.startswith(_OLD) or found.get("schemaVersion") == 1:
-        raise InvalidImageError(
-            "The image is in docker's first format, which no current tool writes.",
-            hint="Push the image again with a current docker.",
-        )
     if named is not None and sent in (*MANIFESTS, *INDEXES) and named != sent:
         raise InvalidImageError(
             f"The manifest is sent as {sent!r}, but names {named!r} as its type."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
@@ -286,15 +285,10 @@ def _others(client: Any, project: str, name: str, end: float) -> str:
             f"A cluster of that name is in {' and in '.join(elsewhere)}: set the zone to that, for instance "
             f"with KINETIC_ZONE={elsewhere[0]}."
         )
-    near = difflib.get_close_matches(name, [each for each, _ in found], n=3)
-    if near:
-        named = ", ".join(f"{each!r} in {place}" for each, place in found if each in near)
-        return f"Did you mean {named}?"
     if not found:
         return "The project has no clusters. Make one with: kinetic up. Or name another project."
     named = ", ".join(f"{each!r} in {place}" for each, place in sorted(found)[:_MOST_NAMED])
-    more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return f"The project has these clusters: {named}{more}."
+    return f"The project has these clusters: {named}{', …' * (len(found) > _MOST_NAMED)}."
 
 
 @contextmanager

@@ -32,9 +32,8 @@ _CALL: Final = 20.0
 """The longest time of one call, in seconds."""
 _CREATE: Final = 60.0
 _PLAIN: Final = "http://"
-_PLUGIN: Final = "Getting metadata from plugin failed"
-"""gRPC reports failures of credentials as an unavailable service, with this text."""
-_NETWORK: Final = ("TransportError", "ConnectionError", "Timeout", "Max retries")
+_EXPIRED: Final = "invalid_grant"
+"""gRPC reports failures of credentials as an unavailable service, with the words of the token service."""
 _LOST: Final = (
     exceptions.ServiceUnavailable,
     exceptions.DeadlineExceeded,
@@ -163,8 +162,6 @@ def _translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
         text = " ".join(str(getattr(error, "message", None) or error).split())[:500].rstrip(".")
         lowered, project = text.lower(), settings.project
         account = settings.service_account
-        by_plugin = _PLUGIN in text
-        offline = by_plugin and any(word in text for word in _NETWORK)
         denied = isinstance(error, exceptions.PermissionDenied)
         disabled = (
             getattr(error, "reason", None) == "SERVICE_DISABLED" or "has not been used" in text
@@ -199,9 +196,9 @@ def _translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
                 f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
                 "&service=cloudbuild.googleapis.com",
             ),
-            (by_plugin and not offline, BuildServiceLoginError, f"Log in with: {LOGIN}"),
+            (_EXPIRED in text, BuildServiceLoginError, f"Log in with: {LOGIN}"),
             (
-                offline or isinstance(error, _LOST),
+                isinstance(error, _LOST),
                 BuildServiceUnavailableError,
                 "Check the network, a VPN or proxy. Try again later.",
             ),

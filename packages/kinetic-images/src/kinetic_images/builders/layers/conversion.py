@@ -13,7 +13,7 @@ import posixpath
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -28,8 +28,6 @@ _ENTRY_POINT_GROUPS: Final = ("console_scripts", "gui_scripts")
 _ENTRY_POINT: Final = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attr>[\w.]+)\s*(?:\[[^\]]*\])?")
 _PROGRAM_NAME: Final = re.compile(r"[^/\s\0][^/\r\n\0]*")
 _LONGEST_FIRST_LINE: Final = 4096
-_LONGEST_LINE: Final = 1000
-"""`configparser` takes time by the square of the length of a line."""
 
 _LAUNCHER: Final = """\
 {interpreter}
@@ -49,12 +47,6 @@ RecordRow = tuple[str, str, str]
 VERSION: Final = 3
 """The version of the conversion. Change it with everything that changes the bytes of a layer."""
 
-_SOURCE_RATE: Final = 50e3
-"""Bytes of modules that are compiled in a second of CPU time, at least. A slow machine took 4 s for a megabyte."""
-_RATE: Final = 2e6
-"""The same for bytes of other files."""
-_LARGEST_RATIO: Final = 1032
-"""The highest ratio of compression that deflate reaches: https://zlib.net/zlib_tech.html"""
 _UNCHECKED: Final = (0b01).to_bytes(4, "little")
 """The flags of a file that is used without comparing it with its source (PEP 552)."""
 
@@ -64,18 +56,11 @@ _INSTALLER: Final = b"kinetic\n"
 _PYTHON_PROGRAM: Final = re.compile(rf"{LAYER_BIN}/pythonw?[0-9.]*")
 
 
-def write_layer(
-    wheels: Sequence[Path],
-    stream: BinaryIO,
-    *,
-    bytecode: bool,
-    limit_time: Callable[[float], None] = lambda _: None,
-) -> LayerBlob:
+def write_layer(wheels: Sequence[Path], stream: BinaryIO, *, bytecode: bool) -> LayerBlob:
     """Write the layer of *wheels* into *stream*; if several have one path, the last one's file counts.
 
     The memory does not depend on the size of the wheels. With *bytecode*, modules are compiled by this
-    interpreter. *limit_time* is called with the most seconds of CPU time that their files should take. The
-    address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an image, and may name a
+    interpreter. The address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an image, and may name a
     folder of this machine.
 
     Raises:
@@ -87,7 +72,6 @@ def write_layer(
             wheel = Wheel(path)
             opened.callback(wheel.close)
             installations.append(_Installation(wheel, bytecode=bytecode))
-        limit_time(sum(each.seconds for each in installations))
         owners = {file: number for number, each in enumerate(installations) for file in each.paths}
         for file, number in owners.items():
             for folder in map(str, PurePosixPath(file).parents):
@@ -124,12 +108,6 @@ class _Installation:
         self._entries = sorted(
             (entry for entry in entries if entry.path not in cached), key=lambda entry: entry.path
         )
-        self.seconds = 0.0
-        """The CPU time that the files should take, whatever sizes they declare."""
-        for entry in self._entries:
-            size = min(entry.info.file_size, entry.info.compress_size * _LARGEST_RATIO)
-            rate = _SOURCE_RATE if entry.is_source and size <= _LARGEST_SOURCE else _RATE
-            self.seconds += size / rate
         info = f"{LAYER_SITE}/{wheel.dist_info}"
         self._installer, self._record = f"{info}/INSTALLER", f"{info}/RECORD"
         self.paths = [
@@ -219,8 +197,6 @@ def scripts_of(entry_points: str) -> dict[str, bytes]:
     Raises:
         ValueError: The file is malformed; the message says how.
     """
-    if max(map(len, entry_points.split("\n"))) > _LONGEST_LINE:
-        raise ValueError(f"entry_points.txt has a line of more than {_LONGEST_LINE} characters")
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:

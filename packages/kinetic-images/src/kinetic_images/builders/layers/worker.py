@@ -24,7 +24,6 @@ from typing import Any, Final
 from kinetic_images.builders.layers.conversion import write_layer
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.errors import BuildError, InvalidWheelError
-from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.threads import check_wanted
 
 _START: Final = (
@@ -34,17 +33,19 @@ _START: Final = (
 _POLL_MILLISECONDS: Final = 100
 _LONGEST_OUTPUT: Final = 4000
 _MOST_SECONDS: Final = 3600.0
-"""The most CPU time for the size of a layer's files."""
+_RATE: Final = 20e3
+"""Bytes of a wheel that are compiled in a second of CPU time, at least: a slow machine took 4 s for a megabyte of modules,
+which are a quarter of that in a wheel."""
 MEMORY: Final = 256 << 20
 """The most bytes of memory of a worker."""
 
 
 def convert(
-    wheels: Sequence[Path], output: str, *, bytecode: bool, seconds: float = 20.0
+    wheels: Sequence[Path], output: str, *, bytecode: bool, seconds: float = 60.0
 ) -> LayerBlob:
     """Write the layer of *wheels* into the existing file *output*, in a process of its own.
 
-    It may take *seconds* of CPU time, besides the time for the size of the files. It also ends if this process
+    It may take *seconds* of CPU time, besides the time for the size of the wheels. It also ends if this process
     is killed. A pool of processes would run the user's script again in each of them, and end as a whole when
     the kernel ends one of them.
 
@@ -127,18 +128,14 @@ def _limit(kind: int, amount: int) -> None:
 
 def _done(wheels: Sequence[str], output: str, bytecode: bool, seconds: float) -> tuple[str, Any]:
     """Write a layer; return `blob` with its digests, or the kind of the error with its message and hint."""
-
-    def limit_time(for_files: float) -> None:
-        # The kernel ends this process with SIGXCPU; nothing else ends the compiler.
-        allowed = seconds + min(for_files, _MOST_SECONDS)
-        _limit(resource.RLIMIT_CPU, ceil(process_time() + allowed))
-
-    limit_time(0)  # Opening the wheels takes time, too.
     try:
+        paths = [Path(path) for path in wheels]
+        size = sum(path.stat().st_size for path in paths)
+        # The kernel ends this process with SIGXCPU; nothing else ends the compiler.
+        allowed = seconds + min(size / _RATE, _MOST_SECONDS)
+        _limit(resource.RLIMIT_CPU, ceil(process_time() + allowed))
         with Path(output).open("r+b") as stream:
-            paths = [Path(path) for path in wheels]
-            blob = write_layer(paths, stream, bytecode=bytecode, limit_time=limit_time)
-            return "blob", asdict(blob)
+            return "blob", asdict(write_layer(paths, stream, bytecode=bytecode))
     except InvalidWheelError as error:
         return "invalid", (error.message, error.hint)
     except MemoryError:
@@ -148,10 +145,8 @@ def _done(wheels: Sequence[str], output: str, bytecode: bool, seconds: float) ->
             "One of these files may be damaged or hostile. Use another version.",
         )
     except OSError as error:
-        if error.errno in FULL_DISK:
-            return "failed", (
-                f"There is no room for the layer {output}.",
-                "Make room on that disk, or move Kinetic's home with KINETIC_HOME.",
-            )
         why = f"{error.strerror or error} ({error.filename or output})"
-        return "failed", (f"A layer could not be written: {why}.", None)
+        return "failed", (
+            f"A layer could not be written: {why}.",
+            "If the disk is full, make room on it, or move Kinetic's home with KINETIC_HOME.",
+        )
