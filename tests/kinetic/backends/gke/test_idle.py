@@ -12,7 +12,6 @@ import pytest
 
 from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.leftovers import IdleWorkloads, delete_command
-from kinetic.backends.gke.observation import observation_of
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import look
 from kinetic.settings.keys import KeyFile, KeySigner
@@ -67,36 +66,6 @@ def test_a_list_of_jobs_deletes_the_workloads_of_ended_jobs(
     ended(store)
     backend.tidy([], recorded={RECORD.job_id})
     assert cluster.deleted == ["1"]
-
-
-@pytest.mark.parametrize("kind", ["Job", "LeaderWorkerSet"])
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_job_without_machines_deletes_a_workload_that_holds_them_after_its_end(
-    cluster_with: Clusters, tmp_path: Path, kind: str, begun: bool
-) -> None:
-    store = FakeStore()
-    cluster = cluster_with(a_workload(store))
-    times = [100.0]
-    backend = ClusterBackend(cluster, store, tmp_path, None, {}, clock=lambda: times[0])
-    waiting = a_record(job_id="v5p-8-train-20261122-101501-7654321", workload=kind)
-    workload = a_workload(store)
-    workload["kind"] = kind
-    workload["metadata"] |= {"name": waiting.k8s_name, "labels": {JOB_ID: waiting.job_id}}
-    ready = {"type": "PodScheduled", "status": "True"}
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-
-    def explain(condition: dict[str, str]) -> list[str]:
-        metadata = {**workload["metadata"], "name": "p"}
-        pod = {"metadata": metadata, "status": {"conditions": [condition]}}
-        backend.explain(waiting, observation_of(workload, [pod], begun=begun))
-        return cluster.deleted
-
-    explain(refused)
-    ended(store)
-    assert explain(refused) == [], "within a minute, it does not look again"
-    times[0] += 60
-    assert explain(ready) == []
-    assert explain(refused) == ["1"]
 
 
 def test_a_workload_is_released_once_after_its_outcome(
@@ -184,29 +153,23 @@ OUTAGE = ClusterUnreachableError("It did not respond.")
 
 
 @pytest.mark.parametrize(
-    ("errors", "pauses", "deleted"),
-    [
-        ([OUTAGE] * 2, 2, ["1"]),
-        ([OUTAGE] * 3, 2, []),
-        ([NotPermittedError("Forbidden (403).")], 0, []),
-    ],
+    "error", [OUTAGE, NotPermittedError("Forbidden (403).")], ids=["outage", "forbidden"]
 )
-def test_a_failed_deletion_is_retried_and_then_reported_once_with_the_command(
+def test_a_failed_deletion_is_reported_once_with_the_command_and_retried_later(
     cluster_with: Clusters,
     caplog: pytest.LogCaptureFixture,
-    errors: list[Exception],
-    pauses: int,
-    deleted: list[str],
+    error: Exception,
 ) -> None:
-    cluster = cluster_with(a_workload(), errors=errors)
-    paused: list[float] = []
-    idle = IdleWorkloads(cluster, None, pause=paused.append, clock=lambda: 100.0)
+    cluster, now = cluster_with(a_workload(), errors=[error, error]), [100.0]
+    idle = IdleWorkloads(cluster, None, clock=lambda: now[0])
 
     with caplog.at_level(logging.WARNING):
-        for _ in range(2):
+        for later in (0, 1, 60, 60):
+            now[0] += later
+            assert cluster.deleted == []
             idle.end(ended(), RECORD.job_id, RECORD.k8s_name)
 
-    assert (cluster.deleted, len(paused)) == (deleted, pauses)
+    assert cluster.deleted == ["1"]
     command = delete_command("LeaderWorkerSet", RECORD.k8s_name, cluster.identity)
-    assert caplog.text.count(command) == (not deleted)
+    assert caplog.text.count(command) == 1
     assert command.endswith("-n team --context 'the context'")

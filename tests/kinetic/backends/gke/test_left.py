@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.leftovers import (
     Workloads,
 )
-from kinetic.backends.gke.observation import Observer, observation_of
+from kinetic.backends.gke.observation import Observer
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HELD, JOB_ID, JOBSET_NAME
 from kinetic_k8s.reading.causes import QUEUE
@@ -185,24 +182,3 @@ def test_a_worker_of_a_batch_that_its_submit_left_is_removed_although_another_on
     remove_left(cluster, [running, left])
 
     assert cluster.deleted == ["2"]
-
-
-def test_a_wait_removes_a_job_whose_submit_was_killed_and_rarely_checks_for_that(
-    cluster_with: Clusters, tmp_path: Path
-) -> None:
-    now, passed = datetime.now(UTC), [0.0]
-
-    def removed(*ages: timedelta) -> bool:
-        cluster = cluster_with(RUNNER, time=now.isoformat())
-        backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {}, clock=lambda: passed[0])
-        for age in ages:
-            workload = a_workload(creationTimestamp=(now - age).isoformat())
-            cluster.objects = [RUNNER, workload]
-            backend.explain(RECORD, observation_of(workload, ()))
-            passed[0] += 60
-        return bool(cluster.deleted)
-
-    hour, minute = timedelta(hours=1), timedelta(minutes=1)
-    assert not removed(hour - minute)
-    assert removed(hour + minute)
-    assert not removed(hour - minute, hour + minute)

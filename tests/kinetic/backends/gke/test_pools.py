@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinetic.backends.gke.checks import check_pools, placement_by_user
+from kinetic.backends.gke.checks import check_pools
 from kinetic.errors import InvalidRequestError
 from kinetic.settings.settings import resolve
 from kinetic_k8s.accelerators import parse_accelerator
@@ -26,10 +27,20 @@ L4 = {
 }
 
 
-def check(gke: GkeServer, accelerator: str, *, placed_by: str = "", **fields: Any) -> str | None:
+def a_request(accelerator: str, overrides: Any = {}, labels: Any = {}, **environ: str) -> Any:
+    return SimpleNamespace(
+        accelerator=parse_accelerator(accelerator),
+        pod_overrides={"spec": overrides},
+        labels=labels,
+        semantics="pathways" if environ else "gke",
+        settings=resolve({}, environ=environ, user_home=Path("/home")),
+    )
+
+
+def check(gke: GkeServer, accelerator: str, *, by: Any = {}, **fields: Any) -> str | None:
     gke.add("demo", server="https://10.0.0.1", ca="-", node_pools=[L4], **fields)
     found = GkeApi(gke.endpoint).cluster("test-project", "us-central1-a", "demo")
-    return check_pools(parse_accelerator(accelerator), found, placed_by=placed_by)
+    return check_pools(a_request(accelerator, **by), found)
 
 
 def test_a_missing_pool_is_refused_with_the_nearest_one(gke: GkeServer) -> None:
@@ -37,7 +48,7 @@ def test_a_missing_pool_is_refused_with_the_nearest_one(gke: GkeServer) -> None:
     with pytest.raises(
         InvalidRequestError, match="'demo' has no machines for l4: 1 × nvidia-l4"
     ) as caught:
-        check(gke, "l4")
+        check(gke, "l4", by={"overrides": {"priorityClassName": "low"}})
 
     assert "The pool gpus (g2-standard-48, 4 × nvidia-l4) does not fit" in str(caught.value)
     assert "kinetic pool add --accelerator l4" in str(caught.value)
@@ -48,7 +59,7 @@ def test_a_pool_that_was_added_after_the_cluster_was_found_counts(gke: GkeServer
     found = GkeApi(gke.endpoint).cluster("test-project", "us-central1-a", "demo")
     gke.add("demo", server="https://10.0.0.1", ca="-", node_pools=[L4])
 
-    assert check_pools(parse_accelerator("l4x4"), found) is None
+    assert check_pools(a_request("l4x4"), found) is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +69,9 @@ def test_a_pool_that_was_added_after_the_cluster_was_found_counts(gke: GkeServer
         ({"autopilot": {"enabled": True}}, "GKE may add it"),
         ({"autoscaling": {"default_compute_class_config": {"enabled": True}}},
             "The default ComputeClass may add it"),
-        ({"placed_by": "the queue 'research'"}, "because the queue 'research' may place it elsewhere"),
+        ({"by": {"overrides": {"tolerations": [{"key": "a"}]}}}, "it may be placed elsewhere"),
+        ({"by": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}}, "it may be placed elsewhere"),
+        ({"by": {"KINETIC_PATHWAYS_WORKER_TOLERATIONS": "team"}}, "it may be placed elsewhere"),
     ],
 )  # fmt: skip
 def test_a_missing_pool_that_may_not_be_needed_is_a_warning(
@@ -68,25 +81,3 @@ def test_a_missing_pool_that_may_not_be_needed_is_a_warning(
 
     assert "ct5lp-hightpu-8t" in warning
     assert message in warning
-
-
-@pytest.mark.parametrize(
-    ("spec", "labels", "worker", "expected"),
-    [
-        ({"priorityClassName": "low"}, {"team": "a"}, "", ""),
-        ({"tolerations": [{"key": "a"}]}, {}, "", "pod_overrides (spec.tolerations)"),
-        ({"nodeSelector": {"compute-class": "a"}}, {}, "", "pod_overrides (spec.nodeSelector)"),
-        ({"affinity": {"nodeAffinity": {}}}, {}, "", "pod_overrides (spec.affinity)"),
-        ({}, {"kueue.x-k8s.io/queue-name": "research"}, "", "the queue 'research'"),
-        ({}, {}, "team", "the setting pathways_worker_tolerations"),
-    ],
-)
-def test_the_setting_that_places_pods_is_named(
-    tmp_path: Path, spec: dict[str, Any], labels: dict[str, str], worker: str, expected: str
-) -> None:
-    environ = {"KINETIC_PATHWAYS_WORKER_TOLERATIONS": worker} if worker else {}
-    settings = resolve({}, environ=environ, user_home=tmp_path)
-
-    assert placement_by_user({"spec": spec}, labels, settings) == expected
-    if worker:
-        assert placement_by_user({"spec": spec}, labels, None) == ""

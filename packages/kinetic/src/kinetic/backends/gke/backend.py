@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -30,7 +29,6 @@ from kinetic.backends.gke.checks import (
     check_pools,
     check_request,
     cluster_region,
-    placement_by_user,
     pool_in,
     region_warning,
     service_account_of,
@@ -65,7 +63,6 @@ from kinetic.backends.gke.observation import (
 from kinetic.backends.gke.pathways_components import components_of, fitting_tag
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
-from kinetic.job_status import JobStatus
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import LOOK
 from kinetic.names import job_id_of, k8s_name_of
@@ -119,8 +116,6 @@ _LONGEST: Final = 60.0
 _PENDING: Final = "status.phase=Pending"
 _PARALLEL: Final = 8
 """Workloads of a batch that are created at the same time."""
-_LEFT_EVERY: Final = 600.0
-"""Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
 
 class ClusterBackend:
@@ -156,9 +151,6 @@ class ClusterBackend:
         self._idle = IdleWorkloads(cluster, key_signer, clock=clock)
         self._workloads = Workloads(cluster, store.location)
         self._queues = Queues()
-        self._clock = clock
-        self._left_at: dict[str, float] = {}
-        """Uid of a pending workload → when to check again whether its submit was killed."""
         self._pools: dict[Accelerator, Pool | None] = {}
         """The pools that a check has found, for the start that follows it."""
 
@@ -226,12 +218,7 @@ class ClusterBackend:
         """Return warnings about what the pods use; refuse what is certainly missing."""
         found = [service_account_of(self._cluster, request.settings.service_account.value).warning]
         if self._gke is not None and pool is None:
-            pathways = request.semantics == "pathways"
-            placed_by = placement_by_user(
-                request.pod_overrides, request.labels, request.settings if pathways else None
-            )
-            placed_by = placed_by or "a pool that you may not look at" * unknown
-            found.append(check_pools(request.accelerator, self._gke, placed_by=placed_by))
+            found.append(check_pools(request, self._gke, unknown=unknown))
         for path, data in request.volumes.items():
             if data.fuse:
                 found.append(check_mount(data, self._store.location, self._cluster, path=path))
@@ -361,11 +348,7 @@ class ClusterBackend:
         return self._observer.observe(record)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Explain from the cluster's objects what keeps the job from running, or how it ended.
-
-        The workload of a submit that was killed is deleted here. So are LeaderWorkerSets of ended jobs, which may
-        hold the machines that this job waits for.
-        """
+        """Explain from the cluster's objects what keeps the job from running, or how it ended."""
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
         workload = seen.job
@@ -376,10 +359,6 @@ class ClusterBackend:
             # A batch may have had thousands of pods, and only those that wait explain anything.
             pods = cluster.list("Pod", labels=of_job(record.job_id), fields=_PENDING)
             seen = replace(seen, pods=tuple(pods))
-        if any(pod.unschedulable for pod in views(seen.pods)):
-            self._idle.make_room(self._store)
-        if seen.status is JobStatus.PENDING:
-            self._remove_if_left(workload)
         place = None if seen.pods else self._queues.place(cluster, workload)
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
@@ -528,17 +507,6 @@ class ClusterBackend:
             self._workloads.remove(found, self._observer)
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
-
-    def _remove_if_left(self, workload: Manifest) -> None:
-        """Delete the workload if its submit was killed before it was complete; check that every ten minutes."""
-        uid = WorkloadView(workload).uid
-        if self._clock() < self._left_at.get(uid, -inf):
-            return
-        self._left_at[uid] = self._clock() + _LEFT_EVERY
-        try:
-            self._workloads.remove([workload], self._observer)
-        except KineticError as error:
-            log.info("What a killed submit left could not be removed: %s", error.message)
 
 
 def _name_the_cost(error: ClusterError, record: JobRecord, workloads: Sequence[Manifest]) -> None:

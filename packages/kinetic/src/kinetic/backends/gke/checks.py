@@ -7,13 +7,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from kinetic.data import Data, to_ref
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic.jobs.services import LOOK
-from kinetic_k8s.accelerators.types import Accelerator, describe
+from kinetic_k8s.accelerators.types import describe
 from kinetic_k8s.errors import KindNotServedError, NotPermittedError
 from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
 from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, KIND, POOLS, Pool, pool_for
@@ -317,15 +317,16 @@ _LOOK_UP_SECONDS: Final = 60.0
 """The limit of a look-up of the cluster."""
 
 
-def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "") -> str | None:
-    """Refuse a job on *accelerator* for which *gke* has no node pool, and will not add one.
+def check_pools(request: JobRequest, gke: GkeCluster, *, unknown: bool = False) -> str | None:
+    """Refuse a job for which *gke* has no node pool, and will not add one.
 
-    *placed_by* names what else decides where the job's pods run (see `placement_by_user`); with it, no job is
-    refused. Return a warning if GKE has to add a node pool, or if it is not certain that none fits.
+    None is refused whose pods the user places by overrides, a queue or settings of Pathways, or for which there may be
+    a pool that is *unknown*. Return a warning if GKE has to add a node pool, or if it is not certain that none fits.
 
     Raises:
         InvalidRequestError: There is no such pool; the message names the nearest one.
     """
+    accelerator, settings = request.accelerator, request.settings
     obstacle = missing(accelerator, gke.pools)
     if obstacle:
         # A pool may have been added since this process found the cluster.
@@ -338,8 +339,13 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
         return f"{what} GKE may add it by itself (auto-provisioning); the job waits for it."
     if gke.compute_classes:
         return f"{what} The default ComputeClass may add it; the job waits for it."
-    if placed_by:
-        return f"{what} The job is submitted, because {placed_by} may place it elsewhere."
+    spec = request.pod_overrides.get("spec", {})
+    placed = QUEUE in request.labels or any(spec.get(each) for each in _PLACEMENT_FIELDS)
+    if request.semantics == "pathways":
+        placed |= bool(settings.pathways_worker_selector.value)
+        placed |= bool(settings.pathways_worker_tolerations.value)
+    if placed or unknown:
+        return f"{what} The job is submitted, because it may be placed elsewhere."
     raise InvalidRequestError(
         what,
         hint="Choose another accelerator (`kinetic accelerators` lists all), or add such a pool: "
@@ -347,23 +353,3 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
         + ("" if needs_policy(accelerator) else f" --cluster {gke.name} --zone {gke.location}")
         + f" --project={gke.project}",
     )
-
-
-def placement_by_user(
-    overrides: Mapping[str, Any], labels: Mapping[str, str], settings: Settings | None
-) -> str:
-    """Return what of the user decides where pods run, besides the accelerator; empty if nothing does.
-
-    *settings* are those of a job under Pathways, otherwise None.
-    """
-    spec = overrides.get("spec", {})
-    found = [f"pod_overrides (spec.{name})" for name in _PLACEMENT_FIELDS if spec.get(name)]
-    if QUEUE in labels:
-        found.append(f"the queue {labels[QUEUE]!r}")
-    if settings is not None:
-        workers = {
-            "pathways_worker_selector": settings.pathways_worker_selector.value,
-            "pathways_worker_tolerations": settings.pathways_worker_tolerations.value,
-        }
-        found += [f"the setting {name}" for name, value in workers.items() if value]
-    return found[0] if found else ""

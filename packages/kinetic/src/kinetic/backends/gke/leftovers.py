@@ -8,7 +8,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -19,12 +18,10 @@ from kinetic.backends.gke.observation import IDLE_KIND, Observer, belongs_to, is
 from kinetic.errors import KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import LOOK
-from kinetic.waiting import sleep
 from kinetic_k8s.cluster.translation import Identity
 from kinetic_k8s.errors import (
     ClusterError,
     KindNotServedError,
-    NotAuthenticatedError,
     NotPermittedError,
 )
 from kinetic_k8s.manifests import Manifest
@@ -245,10 +242,8 @@ def _pod_specs(manifest: Any) -> Iterator[Manifest]:
             yield from _pod_specs(value)
 
 
-_TRIES: Final = 3
-_PAUSE: Final = 1.0
 _LOOK_AGAIN: Final = 60.0
-"""Seconds until a workload that could not be deleted is tried again, and between two looks for room."""
+"""Seconds until a workload that could not be deleted is tried again."""
 
 
 class IdleWorkloads:
@@ -264,37 +259,21 @@ class IdleWorkloads:
         cluster: ApiServer,
         key_signer: KeySigner | None,
         *,
-        pause: Callable[[float], object] = sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._signer: Signing = UNSIGNED if key_signer is None else key_signer.strict
-        self._pause = pause
         self._clock = clock
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         """Job → held while its workload is being deleted. Others wait: their process may end after that."""
         self._next: dict[str, float] = {}
         """Job → when its workload, which could not be deleted, is tried again; never after it was deleted."""
         self._warned: set[str] = set()
-        self._room = threading.Lock()
-        self._room_at = 0.0
-        """When `make_room` looks again."""
-
-    def make_room(self, store: Store) -> None:
-        """End LeaderWorkerSets of ended jobs, which may hold machines that a job waits for; at most once a minute."""
-        with self._room:
-            if self._clock() < self._room_at:
-                return
-            self._room_at = self._clock() + _LOOK_AGAIN
-        with suppress(KindNotServedError, NotPermittedError):
-            for each in self._cluster.within(LOOK).list(IDLE_KIND, labels=of_jobs(())):
-                if job_id := job_of(each):
-                    self.end(store, job_id, each["metadata"]["name"])
 
     def end(self, store: Store, job_id: str, name: str, kind: str = IDLE_KIND) -> None:
         """Delete the workload *name* if it would go on after the job's outcome; at most once in a process.
 
-        A failure is tried again; then the user is told how to delete it.
+        After a failure the user is told how to delete it, and a later look tries again.
         """
         with self._locks[job_id]:
             if self._clock() < self._next.get(job_id, 0.0):
@@ -308,24 +287,15 @@ class IdleWorkloads:
             except KineticError as error:  # The next look tries again.
                 log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
                 return
-            deleted = self._delete(job_id, kind, name)
-            self._next[job_id] = inf if deleted else self._clock() + _LOOK_AGAIN
-
-    def _delete(self, job_id: str, kind: str, name: str) -> bool:
-        for tries_left in reversed(range(_TRIES)):
+            self._next[job_id] = inf
             try:
                 cluster = self._cluster.within(LOOK)
                 found = cluster.get(kind, name, brief=True)
                 if found is not None and belongs_to(found, job_id):
                     cluster.delete(kind, name, uid=found["metadata"]["uid"])
             except ClusterError as error:
-                if tries_left and not isinstance(error, NotPermittedError | NotAuthenticatedError):
-                    self._pause(_PAUSE)
-                    continue
+                self._next[job_id] = self._clock() + _LOOK_AGAIN
                 self._warn(job_id, kind, name, error)
-                return False
-            return True
-        return False
 
     def _warn(self, job_id: str, kind: str, name: str, error: ClusterError) -> None:
         if job_id not in self._warned:
