@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -248,4 +247,4 @@ def remove_after_an_hour(project: Any) -> None:
         {**each, "metadata": {**each["metadata"], "creationTimestamp": earlier}}
         for each in left.find()
     ]
-    left.remove(old, Observer(cluster, FakeStore(), None), time.time())
+    left.remove(old, Observer(cluster, FakeStore(), None))
