@@ -15,7 +15,6 @@ from kinetic.testing import (
     BackendLogs,
     BackendTrust,
     BackendValues,
-    Client,
     RegisteredClient,
 )
 from kinetic_payload.stores import open_store
@@ -32,11 +31,11 @@ class Local:
     def at_home(self, home: Path) -> None:
         self.home = home
 
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         return RegisteredClient(accelerator="cpu", backend="local")
 
     @contextmanager
-    def refusing_starts(self, client: Client) -> Iterator[None]:
+    def refusing_starts(self, client: RegisteredClient) -> Iterator[None]:
         # Where the runner is put once the record is written.
         (self.home / "bundles").touch()
         yield
@@ -65,7 +64,7 @@ class TestLocalBackendInAnEnvironment(BackendValues):
     @pytest.fixture(autouse=True)
     def at_home(self, home: Path) -> None: ...
 
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         return RegisteredClient(accelerator="cpu", backend="local", container_image="bundled")
 
 

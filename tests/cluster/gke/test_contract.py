@@ -17,7 +17,6 @@ from kinetic.testing import (
     BackendQueue,
     BackendTrust,
     BackendValues,
-    Client,
     RegisteredClient,
 )
 from kinetic_servers.gcs import GcsProcess
@@ -61,7 +60,7 @@ class TestOnTwoHosts(OnACluster, BackendHosts):
         self.accelerator = slice_of_two
         monkeypatch.setenv("PRIORITY", priority)
 
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         return RegisteredClient(
             backend="gke", accelerator=self.accelerator, container_image=self.image,
             memory="128Mi", pod_overrides=small(),
@@ -83,7 +82,7 @@ class TestUnderPathways(OnACluster, BackendValues):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
 
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         return RegisteredClient(
             backend="pathways", accelerator=self.accelerator, container_image=self.image,
             memory="128Mi", pod_overrides=small(),
@@ -91,7 +90,7 @@ class TestUnderPathways(OnACluster, BackendValues):
 
 
 class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         return RegisteredClient(
             backend="gke",
             accelerator="cpu",
@@ -101,7 +100,7 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
         )
 
     @contextmanager
-    def refusing_starts(self, client: Client) -> Iterator[None]:
+    def refusing_starts(self, client: RegisteredClient) -> Iterator[None]:
         # The Job is created, and the ConfigMap with its runner is refused. The check before the start would find
         # that, unless this process has checked such a job.
         checked = client.submit(client.functions.describe)
@@ -124,7 +123,7 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
             self.bed.ask("DELETE", quota)
 
     @contextmanager
-    def full(self, client: Client) -> Iterator[Mapping[str, Any]]:
+    def full(self, client: RegisteredClient) -> Iterator[Mapping[str, Any]]:
         yield {"memory": "1000Ti"}
 
     def names(self, kind: str) -> list[str]:

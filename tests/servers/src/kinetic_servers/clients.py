@@ -17,10 +17,10 @@ from kinetic.settings.settings import Settings, environment
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
-from kinetic.testing import Client
+from kinetic.testing import RegisteredClient
 
 
-class ServicesClient(Client):
+class ServicesClient(RegisteredClient):
     """A client of *services*, for a backend that is not in the registry.
 
     `elsewhere` uses a handle that is read from the store in this process: no other process can reach such a
@@ -28,9 +28,8 @@ class ServicesClient(Client):
     """
 
     def __init__(self, services: Services, **options: Any) -> None:
-        super().__init__()
+        super().__init__(**options)
         self._services = services
-        self._options = options
 
     @property
     def services(self) -> Services:

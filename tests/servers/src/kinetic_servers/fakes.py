@@ -17,7 +17,6 @@ from kinetic.backends.backend import (
     Ending,
     Environment,
     Explanation,
-    Forward,
     Launch,
     Listed,
     LogLine,
@@ -37,6 +36,7 @@ from kinetic.submit.options import check_options
 from kinetic.submit.package import Packaging
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.waiting import Deadline
+from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome, Phase, Pickled
@@ -262,7 +262,7 @@ class FakeBackend:
         )
         return 0
 
-    def forward(self, record: JobRecord) -> Forward | None:
+    def forward(self, record: JobRecord) -> PortForward | None:
         """Return None: jobs run on this machine.
 
         Raises:

@@ -32,7 +32,7 @@ def command(ctx: click.Context, way: Way | None, yes: bool) -> None:
     The choice is kept as the current profile. Without a terminal nothing is asked: give --project, one of --join,
     --create and --troubleshoot, and --cluster.
     """
-    from kinetic.provisioning.discover import find_clusters
+    from kinetic.provisioning.clusters import find_clusters
 
     app: App = ctx.obj
     app.print_warnings()
@@ -75,7 +75,7 @@ def command(ctx: click.Context, way: Way | None, yes: bool) -> None:
 def _project(app: App) -> str:
     """Return the project of the settings, or the one that the user chooses."""
     from kinetic.errors import ConfigurationError
-    from kinetic.provisioning.discover import find_projects
+    from kinetic.provisioning.clusters import find_projects
 
     if found := app.settings().project.value:
         return found

@@ -14,11 +14,10 @@ from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.job import JobRecord
 
 if TYPE_CHECKING:
-    import socket
-
     from kinetic.data import Data
     from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.cluster.port_forward import PortForward
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.outages import OutageLimit
 
@@ -179,18 +178,6 @@ class Watch(Protocol):
         ...
 
 
-class Forward(Protocol):
-    """Connects clients on this machine to the leader of a job that runs elsewhere."""
-
-    def serve(self, listener: socket.socket, port: int, report: Callable[[str], object]) -> None:
-        """Connect each client of *listener* to *port* on the leader's loopback interface.
-
-        Return when the listener is shut down. A client that cannot be connected is disconnected, and the
-        reason is passed to *report*; a later client may succeed, for instance after a preemption.
-        """
-        ...
-
-
 class Backend(Protocol):
     """The operations of a backend, in the order in which a job needs them.
 
@@ -285,7 +272,7 @@ class Backend(Protocol):
         """
         ...
 
-    def forward(self, record: JobRecord) -> Forward | None:
+    def forward(self, record: JobRecord) -> PortForward | None:
         """Return how this machine reaches ports on the loopback interface of the running job's leader.
 
         None means that they are ports of this machine's own loopback interface.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.errors import InvalidRequestError
 
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
 Semantics = Literal["gke", "pathways"]
 """`gke`: each host runs the function. `pathways`: one process controls the devices of all hosts."""
-
-
-class Connect(Protocol):
-    """The function `connect` of a backend's module."""
-
-    def __call__(self, target: Target, location: Location, settings: Settings) -> Services:
-        """Return the services of jobs in *target* with their objects at *location*."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +46,7 @@ class Entry:
             )
         return chosen
 
-    def connect(self) -> Connect:
+    def connect(self) -> Callable[[Target, Location, Settings], Services]:
         """Import the backend's module and return its `connect`.
 
         Raises:
@@ -68,7 +60,8 @@ class Entry:
             )
         from importlib import import_module
 
-        found: Connect = import_module(self.module).connect
+        found: Callable[[Target, Location, Settings], Services]
+        found = import_module(self.module).connect
         return found
 
 

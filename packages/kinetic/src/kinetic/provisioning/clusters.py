@@ -1,4 +1,4 @@
-"""Make a cluster with everything that jobs need, and remove it: `kinetic up` and `kinetic down`.
+"""Make a cluster with everything that jobs need, find it, and remove it: `kinetic up`, `init` and `down`.
 
 ```python
 prepared = prepare_up(settings, ClusterOptions(accelerators=["v6e-8"]))
@@ -54,7 +54,7 @@ from kinetic_payload.threads import parallel_map
 if TYPE_CHECKING:
     from kinetic.provisioning.edge import Edge, Edges
     from kinetic.provisioning.google.cloud import Cloud
-    from kinetic.provisioning.google.clusters import ClustersEdge
+    from kinetic.provisioning.google.clusters import ClustersEdge, FoundCluster
     from kinetic.provisioning.google.roles import RolesEdge
     from kinetic.provisioning.inside import InsideEdge
     from kinetic.settings.settings import Settings
@@ -320,6 +320,30 @@ def running_jobs(prepared: Prepared) -> list[str]:
     # A cluster that failed may not answer, and would be taken for the one that replaces it.
     store = open_store(parse_location(f"gs://{bucket}"))
     return [job.job_id for job in jobs_in(store) if job._session.listed == "no outcome"]
+
+
+def find_projects() -> list[str]:
+    """Return the ids of the projects that the user can see, in order."""
+    from kinetic.provisioning.google.cloud import Cloud
+    from kinetic.provisioning.google.projects import visible_projects
+
+    return visible_projects(Cloud("-", environment()))
+
+
+def find_clusters(project: str) -> list[FoundCluster]:
+    """Return the clusters of *project*, those of Kinetic first; none if the GKE API is not enabled.
+
+    Raises:
+        ConfigurationError: *project* cannot be the id of a project.
+    """
+    from kinetic.provisioning.google.cloud import Cloud, check_project
+    from kinetic.provisioning.google.clusters import ClustersEdge
+    from kinetic.provisioning.google.services import ServicesEdge
+
+    cloud = Cloud(check_project(project), environment())
+    clusters = ClustersEdge(cloud)
+    found = clusters.found() if ServicesEdge(cloud).read_enabled(clusters.service) else []
+    return sorted(found, key=lambda each: (not each.ours, each.name))
 
 
 def _edges(cloud: Cloud, cluster: str, *, contents: bool = False) -> dict[str, Edge]:

@@ -112,7 +112,14 @@ def plan_up(
         if found is not None and step.action == "change":
             wrong = [k for k in _different(resource, found) if k in fixed.get(resource.kind, ())]
             if wrong:
-                problems.append(_unchangeable(resource, found, wrong[0]))
+                name = wrong[0]
+                problems.append(
+                    Problem(
+                        f"The {resource.kind} {resource.name} has {name}={found.settings.get(name)!r}, and "
+                        f"{resource.settings[name]!r} is wanted. That cannot be changed.",
+                        "Ask for what it has, choose another name with --cluster, or remove it first with: kinetic down",
+                    )
+                )
                 continue
         steps.append(step)
     return Plan(tuple(steps), tuple(problems))
@@ -203,12 +210,4 @@ def foreign(resource: Resource, found: Actual) -> Problem:
         f"The {resource.kind} {resource.name} exists, and Kinetic did not make it for this cluster"
         f"{f': {found.detail}' if found.detail else ''}.",
         "Choose another name for the cluster with --cluster, or remove it if nobody needs it.",
-    )
-
-
-def _unchangeable(resource: Resource, found: Actual, setting: str) -> Problem:
-    return Problem(
-        f"The {resource.kind} {resource.name} has {setting}={found.settings.get(setting)!r}, and "
-        f"{resource.settings[setting]!r} is wanted. That cannot be changed.",
-        "Ask for what it has, choose another name with --cluster, or remove it first with: kinetic down",
     )

@@ -2,17 +2,16 @@
 
 ```python
 class TestMyBackend(BackendContract):
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         return RegisteredClient(backend="mine", accelerator="cpu", container_image="…")
 
-    def refusing_starts(self, client: Client) -> AbstractContextManager[object]: ...
+    def refusing_starts(self, client: RegisteredClient) -> AbstractContextManager[object]: ...
 ```
 
 See `docs/backends.md`.
 """
 
 from kinetic.testing.clients import (
-    Client,
     RegisteredClient,
     eventually,
     users_project,
@@ -43,7 +42,6 @@ __all__ = [
     "BackendQueue",
     "BackendTrust",
     "BackendValues",
-    "Client",
     "RegisteredClient",
     "eventually",
     "users_project",

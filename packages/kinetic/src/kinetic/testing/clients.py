@@ -1,4 +1,4 @@
-"""`Client`: submits, attaches to and lists jobs of the backend under test."""
+"""`RegisteredClient`: submits, attaches to and lists jobs of the backend under test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -68,16 +67,19 @@ def users_project(folder: Path, files: Mapping[str, str] = PROJECT_FILES) -> Ite
         sys.modules.pop(_MODULE, None)
 
 
-class Client(ABC):
+class RegisteredClient:
     """A user's process: it submits functions of a project, attaches to jobs and lists them.
 
-    Its store holds the jobs of one test alone: tests check that nothing is left there.
+    *options* are the arguments of `kinetic.run` for each job, including `backend`. Home and store come from
+    the environment (`KINETIC_HOME`, `KINETIC_STORE`), so that other processes find the jobs. The store holds the jobs
+    of one test alone: tests check that nothing is left there.
     """
 
     functions: ModuleType
     """A copy of `kinetic.testing.functions`, in the user's project."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
+        self._options = options
         self._submitted: list[JobHandle] = []
         self._batches: list[BatchHandle] = []
 
@@ -100,80 +102,6 @@ class Client(ABC):
         handle = self._start_batch(function, inputs, options)
         self._batches.append(handle)
         return handle
-
-    @property
-    @abstractmethod
-    def services(self) -> Services:
-        """The jobs' store and backend."""
-
-    @abstractmethod
-    def _start_batch(
-        self, function: Callable[..., Any], inputs: Iterable[Any], options: Mapping[str, Any]
-    ) -> BatchHandle: ...
-
-    @abstractmethod
-    def _start(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> JobHandle: ...
-
-    @abstractmethod
-    def attach(self, job_id: str) -> JobHandle:
-        """Return a handle that is made from the id alone."""
-
-    @abstractmethod
-    def list(self) -> list[JobHandle]:
-        """Return all jobs."""
-
-    @abstractmethod
-    def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
-        """Return the status, the last line and the value, a JSON one, that another process sees."""
-
-    def put(self, handle: JobHandle, name: str) -> None:
-        """Write an output of the job, for which its function may wait."""
-        self.services.store.write(JobObjects(handle.job_id).outputs + name, b"")
-
-    def outputs(self, handle: JobHandle, prefix: str = "") -> set[str]:
-        """Return the names of the job's outputs that begin with *prefix*."""
-        outputs = JobObjects(handle.job_id).outputs
-        listed = self.services.store.list(outputs + prefix)
-        # Temporary files of atomic writes do not count.
-        names = (info.name.removeprefix(outputs) for info in listed)
-        return {name for name in names if not name.rpartition("/")[2].startswith(".")}
-
-    def objects(self) -> set[str]:
-        """Return the names of all objects that a clean-up of their jobs removes."""
-        listed = (info.name for info in self.services.store.list(""))
-        return {name for name in listed if not name.startswith(RESERVED_PREFIXES)}
-
-    def resources(self) -> set[str]:
-        """Return the ids of the jobs that the backend knows."""
-        return {job.job_id for job in self.services.backend.list()}
-
-    def close(self) -> None:
-        """Clean up every submitted job and batch that still exists."""
-        for batch in self._batches:
-            with suppress(KineticError):
-                batch.cleanup()
-        for handle in self._submitted:
-            with suppress(KineticError):
-                if handle.status() is not JobStatus.NOT_FOUND:
-                    handle.cleanup()
-
-
-class RegisteredClient(Client):
-    """A client of a backend of the registry.
-
-    *options* are the arguments of `kinetic.run` for each job, including `backend`. Home and store come from
-    the environment (`KINETIC_HOME`, `KINETIC_STORE`), so that other processes find the jobs.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
-        self._options = options
 
     @cached_property
     def services(self) -> Services:
@@ -221,3 +149,34 @@ class RegisteredClient(Client):
 
     def _selected(self, *names: str) -> dict[str, Any]:
         return {name: self._options[name] for name in names if name in self._options}
+
+    def put(self, handle: JobHandle, name: str) -> None:
+        """Write an output of the job, for which its function may wait."""
+        self.services.store.write(JobObjects(handle.job_id).outputs + name, b"")
+
+    def outputs(self, handle: JobHandle, prefix: str = "") -> set[str]:
+        """Return the names of the job's outputs that begin with *prefix*."""
+        outputs = JobObjects(handle.job_id).outputs
+        listed = self.services.store.list(outputs + prefix)
+        # Temporary files of atomic writes do not count.
+        names = (info.name.removeprefix(outputs) for info in listed)
+        return {name for name in names if not name.rpartition("/")[2].startswith(".")}
+
+    def objects(self) -> set[str]:
+        """Return the names of all objects that a clean-up of their jobs removes."""
+        listed = (info.name for info in self.services.store.list(""))
+        return {name for name in listed if not name.startswith(RESERVED_PREFIXES)}
+
+    def resources(self) -> set[str]:
+        """Return the ids of the jobs that the backend knows."""
+        return {job.job_id for job in self.services.backend.list()}
+
+    def close(self) -> None:
+        """Clean up every submitted job and batch that still exists."""
+        for batch in self._batches:
+            with suppress(KineticError):
+                batch.cleanup()
+        for handle in self._submitted:
+            with suppress(KineticError):
+                if handle.status() is not JobStatus.NOT_FOUND:
+                    handle.cleanup()

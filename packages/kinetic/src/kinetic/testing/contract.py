@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from kinetic.backends.backend import Forward
 from kinetic.errors import (
     BatchError,
     InvalidRequestError,
@@ -35,7 +34,8 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.handle import JobHandle
-from kinetic.testing.clients import PROJECT_FILES, Client, eventually, users_project
+from kinetic.testing.clients import PROJECT_FILES, RegisteredClient, eventually, users_project
+from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -55,7 +55,7 @@ class WithClient:
     project_files: Mapping[str, str] = PROJECT_FILES
     """Files of the user's project beside its functions, by name."""
 
-    def make_client(self, folder: Path) -> Client:
+    def make_client(self, folder: Path) -> RegisteredClient:
         """Return a client whose store is empty; *folder* is empty and belongs to the test.
 
         It is called again for each test.
@@ -63,7 +63,7 @@ class WithClient:
         raise NotImplementedError
 
     @contextmanager
-    def at_work(self, folder: Path) -> Iterator[Client]:
+    def at_work(self, folder: Path) -> Iterator[RegisteredClient]:
         """Yield a client with the user's functions; clean up its jobs at the end."""
         with users_project(folder / "project", self.project_files) as functions:
             client = self.make_client(folder)
@@ -169,7 +169,7 @@ class BackendBasics(BackendValues):
 class BackendLife(WithClient):
     """Status, waiting, attach, list, cancel and clean-up."""
 
-    def refusing_starts(self, client: Client) -> AbstractContextManager[object]:
+    def refusing_starts(self, client: RegisteredClient) -> AbstractContextManager[object]:
         """Return a block in which the backend cannot start a job, after its record was written."""
         raise NotImplementedError
 
@@ -323,7 +323,7 @@ class BackendPorts(WithClient):
 class BackendQueue(WithClient):
     """Jobs that stay pending until the backend has room."""
 
-    def full(self, client: Client) -> AbstractContextManager[Mapping[str, Any]]:
+    def full(self, client: RegisteredClient) -> AbstractContextManager[Mapping[str, Any]]:
         """Return a block that yields options with which submitted jobs stay pending."""
         raise NotImplementedError
 
@@ -465,7 +465,7 @@ def _trusted(job: JobHandle) -> Any:
 
 
 @contextmanager
-def _reachable(forward: Forward | None, port: int) -> Iterator[int]:
+def _reachable(forward: PortForward | None, port: int) -> Iterator[int]:
     """Yield the port of this machine that leads to *port* of a job."""
     if forward is None:
         yield port
@@ -499,7 +499,7 @@ def _log(job: JobHandle) -> list[str]:
     return (job.logs() or "").splitlines()
 
 
-def _listed(client: Client) -> dict[str, JobStatus | KineticError]:
+def _listed(client: RegisteredClient) -> dict[str, JobStatus | KineticError]:
     """Return all jobs and their statuses."""
     jobs = client.list()
     return {job.job_id: status for job, status in zip(jobs, statuses_of(jobs), strict=True)}
@@ -512,7 +512,7 @@ def _assert_in_order(seen: list[JobStatus], last: JobStatus) -> None:
     assert seen[-1] is last
 
 
-def _assert_gone(client: Client, job: JobHandle) -> None:
+def _assert_gone(client: RegisteredClient, job: JobHandle) -> None:
     """Check that only the log and the outputs of *job*, the only one in its store, are left."""
     assert job.status() is JobStatus.NOT_FOUND
     assert client.objects() == set()
@@ -521,14 +521,14 @@ def _assert_gone(client: Client, job: JobHandle) -> None:
     _raised(lambda: client.attach(job.job_id), JobNotFoundError)
 
 
-def _assert_quiet(client: Client, job: JobHandle) -> None:
+def _assert_quiet(client: RegisteredClient, job: JobHandle) -> None:
     """Check that the function `beat` no longer runs."""
     left = client.outputs(job, "beats/")
     threading.Event().wait(_BEATS)
     assert client.outputs(job, "beats/") == left
 
 
-def _wake_a_watch(client: Client, job: JobHandle) -> None:
+def _wake_a_watch(client: RegisteredClient, job: JobHandle) -> None:
     """Wait on a watch without an end, and wake it from another thread."""
     woken = threading.Event()
     with client.services.backend.watch([job._record]) as watch:
