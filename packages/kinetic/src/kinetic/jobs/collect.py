@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.backends.backend import never
 from kinetic.errors import JobError, ResultTimeoutError
-from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import Collected, Keep, fetch
 from kinetic.jobs.logs import LiveLog
 from kinetic.jobs.outages import Outages, patiently
@@ -108,7 +107,13 @@ def collect(
             ),
             deadline=deadline,
             stopped=never if stop is None else stop.is_set,
-            given_up=lambda error: _not_downloaded(record, view.status, error.message),
+            given_up=lambda error: ResultTimeoutError(
+                f"Job {record.job_id} has {view.status.value}, and its result could not be downloaded: "
+                f"{error.message} Stopped waiting.",
+                hint="The result is kept. Come back with: "
+                f"kinetic.attach({record.job_id!r}).result(), or kinetic jobs result {record.job_id}",
+                job_id=record.job_id,
+            ),
         )
 
 
@@ -124,16 +129,6 @@ def _hint_to_come_back(record: JobRecord) -> Iterator[None]:
             f"The job is left alone. Come back with: kinetic.attach({record.job_id!r}).result()"
         )
         raise
-
-
-def _not_downloaded(record: JobRecord, status: JobStatus, reason: str) -> ResultTimeoutError:
-    return ResultTimeoutError(
-        f"Job {record.job_id} has {status.value}, and its result could not be downloaded: {reason} "
-        "Stopped waiting.",
-        hint="The result is kept. Come back with: "
-        f"kinetic.attach({record.job_id!r}).result(), or kinetic jobs result {record.job_id}",
-        job_id=record.job_id,
-    )
 
 
 async def result_of(handle: JobHandle) -> Any:

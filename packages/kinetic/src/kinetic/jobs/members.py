@@ -108,11 +108,7 @@ class MemberBackend:
         )
 
     def forward(self, record: JobRecord) -> None:
-        """Refuse: members are not debugged.
-
-        Raises:
-            JobError: Always.
-        """
+        """Refuse: members are not debugged."""
         raise JobError(
             f"{record.job_id} is a member of a batch, whose ports are not forwarded.",
             job_id=record.job_id,
@@ -126,11 +122,7 @@ class MemberBackend:
         host: int,  # noqa: ARG002
         terminal: bool,  # noqa: ARG002
     ) -> int:
-        """Refuse: a worker runs members one after another.
-
-        Raises:
-            JobError: Always.
-        """
+        """Refuse: a worker runs members one after another."""
         raise JobError(
             f"{record.job_id} is a member of a batch: a worker runs it, among others.",
             hint=f"Its log: kinetic jobs logs {record.job_id}",

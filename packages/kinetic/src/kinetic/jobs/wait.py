@@ -50,19 +50,8 @@ def wait_for_outcome(
     *waiting* is called with the watch, so that the thread that sets *stop* can wake this one. *verify* is
     called at each look, so that a result that will be refused is not awaited for hours. *warn* is called
     once for each problem that keeps the job from ending, and for an outcome that is not the job's; *on_reason* with
-    each reason why the job does not run yet. An
-    unreachable backend does not end the wait. Nor does a store that is unreachable or refuses access,
-    while the job runs on this machine.
-
-    Raises:
-        ResultTimeoutError: The deadline passed; the job continues.
-        JobNotFoundError: There is neither an outcome nor a resource.
-        JobFailedError: The job's supervisor has been silent for too long; it may come back.
-        StoreError: The job has ended, and its result cannot be stored yet; it is kept where the job ran.
-        StoreUnavailableError: The store is not responding, and the job does not run on this machine.
-        StorePermissionError: The store refuses access, and the job does not run on this machine.
-        CredentialsError, LoginRequiredError: There were no credentials when the wait began.
-        KineticError: The backend does not permit a look, or is not the job's.
+    each reason why the job does not run yet. An unreachable backend does not end the wait. Nor does a store that is
+    unreachable or refuses access, while the job runs on this machine. See `collect` for what else does.
     """
     with services.backend.watch([record]) as watch:
         if waiting is not None:

@@ -155,10 +155,7 @@ class ClusterBackend:
         """The pools that a check has found, for the start that follows it."""
 
     def limited(self, limit: OutageLimit) -> Self:
-        """Return the same backend for the calls of one operation, which share *limit*.
-
-        A request that changes something on the cluster takes no longer either.
-        """
+        """Return the same backend for one operation; a request that changes the cluster takes no longer than *limit* either."""
         return changed_copy(
             self,
             _limit=limit,
@@ -168,15 +165,7 @@ class ClusterBackend:
         )
 
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
-        """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
-
-        With *data*, refuse only data that pods cannot mount, and warn of a bucket in another region. Return
-        warnings for the user.
-
-        Raises:
-            InvalidRequestError: This version cannot run the request, or the cluster serves nothing that could.
-            ConfigurationError: The address of the bucket service is a loopback address.
-        """
+        """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run. See `Backend.check`."""
         if data is not None:
             found = [check_mount(data, self._store.location, self._cluster)] if data.fuse else []
             if data.is_gcs:
@@ -286,11 +275,7 @@ class ClusterBackend:
         )
 
     def start(self, launch: Launch) -> None:
-        """Create the workload, or those of the workers of a batch, and the objects that it needs.
-
-        Raises:
-            SubmitError: The workload exists already, or the cluster refuses it.
-        """
+        """Create the workload, or those of the workers of a batch, and the objects that it needs. See `Backend.start`."""
         assert isinstance(launch.environment, ClusterEnvironment)
         runner, form = launch.environment.runner, form_in(launch.record)
         try:
@@ -340,11 +325,7 @@ class ClusterBackend:
         )
 
     def observe(self, record: JobRecord) -> Observation:
-        """Observe the job's workload and pods once.
-
-        Raises:
-            JobError: The job was submitted to another cluster or namespace.
-        """
+        """Observe the job's workload and pods once. See `Backend.observe`."""
         return self._observer.observe(record)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
@@ -435,14 +416,7 @@ class ClusterBackend:
         remove: bool = False,  # noqa: ARG002
         dry_run: bool = False,
     ) -> None:
-        """Delete the job's workloads with their Secrets, and return when none of their pods is left.
-
-        With *dry_run*, let the cluster check whether they may be deleted.
-
-        Raises:
-            JobError: A pod is still there after *timeout* seconds.
-            ClusterError: The workload cannot be deleted; its pods keep running.
-        """
+        """Delete the job's workloads with their Secrets, and return when none of their pods is left. See `Backend.stop`."""
         cluster, kind = self._cluster, workload_of(record)
         found: Sequence[Manifest] = ()
         try:
@@ -488,12 +462,7 @@ class ClusterBackend:
         cancelled: bool = False,
         recorded: Set[str] | None = None,
     ) -> None:
-        """Delete workloads of jobs that have *ended*, if they would go on.
-
-        With *recorded*, do so for all jobs of the namespace, delete workloads of killed submits, and warn of
-        workloads without a record. Jobs that are *recorded* keep everything, unless their submit was killed
-        before it was complete, or their cancel before it deleted the workload.
-        """
+        """Delete workloads of ended jobs and of killed submits; warn of those without a record. See `Backend.tidy`."""
         if recorded is None:
             for record in ended:
                 self._release(record, cancelled=cancelled)

@@ -71,27 +71,21 @@ def find_cluster(
 
     variables, here = variables or environment(), Target.in_settings(settings)
     target = target or here
-    if target.kube_context is not None:
-        try:
-            return _by_context(target.kube_context, target.namespace, variables)
-        except UnknownContextError as error:
-            other = here.kube_context not in (None, target.kube_context)
-            if target.kube_context == here.kube_context or not (other or here.project):
+    for place in (target, here):
+        if place.kube_context is not None:
+            try:
+                return _by_context(place.kube_context, target.namespace, variables)
+            except UnknownContextError as error:
+                if here.named and place.kube_context != here.kube_context:
+                    continue
                 hint = (
                     "Set KINETIC_KUBE_CONTEXT to the context that leads to that cluster here, or "
                 )
                 hint += "KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER to find it by its name."
-                found = error.hint or ""
-                raise UnknownContextError(error.message, hint=f"{found} {hint}".lstrip()) from error
-        if here.kube_context is not None and other:
-            return _by_context(here.kube_context, target.namespace, variables)
-        return _by_name(here, target.namespace, variables)
-    if target.project is not None:
-        return _by_name(target, target.namespace, variables)
-    if here.kube_context is not None:
-        return _by_context(here.kube_context, target.namespace, variables)
-    if here.project is not None:
-        return _by_name(here, target.namespace, variables)
+                hint = f"{error.hint or ''} {hint}".lstrip()
+                raise UnknownContextError(error.message, hint=hint) from error
+        if place.project is not None:
+            return _by_name(place, target.namespace, variables)
     if is_in_pod(variables):
         from kinetic_k8s.cluster.connect import connect_in_pod
 

@@ -29,11 +29,7 @@ class ClusterKey:
         self._key: bytes | None = None
 
     def read(self) -> bytes | None:
-        """Return the key, or None if none was made yet.
-
-        Raises:
-            ConfigurationError: The Secret does not hold a key, or may not be read.
-        """
+        """Return the key, or None if none was made yet. See `KeySource.read`."""
         with self._lock, self._translated("read"):
             if self._key is None:
                 found = self._cluster.within(LOOK).get("Secret", KEY_SECRET)
@@ -41,11 +37,7 @@ class ClusterKey:
             return self._key
 
     def ensure(self) -> bytes:
-        """Return the key; make one if there is none. All processes get the same.
-
-        Raises:
-            ConfigurationError: The Secret does not hold a key, or may not be read or created.
-        """
+        """Return the key; make one if there is none. See `KeySource.ensure`."""
         with self._lock, self._translated("read or created"):
             if self._key is None:
                 found = ensure_key(self._cluster, lambda: secrets.token_bytes(KEY_SIZE))
