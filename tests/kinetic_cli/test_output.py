@@ -16,14 +16,6 @@ def printed(colour: bool = False) -> tuple[Output, io.StringIO, io.StringIO]:
     return Output(out, err, colour=colour), out, err
 
 
-def test_columns_are_aligned_around_wide_and_combining_characters() -> None:
-    output, out, _ = printed()
-
-    output.table(["name", "x"], [("モデル", 1), ("e\u0301t", 2), ("plain", None)])
-
-    assert out.getvalue() == "NAME    X\nモデル  1\ne\u0301t      2\nplain   -\n"
-
-
 def test_cells_are_neither_cut_nor_wrapped_and_control_characters_are_escaped() -> None:
     output, out, _ = printed()
 

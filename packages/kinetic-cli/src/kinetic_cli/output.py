@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -96,20 +95,20 @@ class Output:
         room = shutil.get_terminal_size().columns
         columns = [[head, *column] for head, *column in zip(heads, *cells, strict=True)]
         for head in narrow if self.stdout.isatty() else ():
-            over = sum(max(map(_width, column)) + 2 for column in columns) - 2 - room
+            over = sum(max(map(len, column)) + 2 for column in columns) - 2 - room
             if over <= 0:
                 break
             if head == heads[0]:
-                size = max(map(_width, columns[0])) - over
+                size = max(map(len, columns[0])) - over
                 columns[0] = [_shortened(cell, max(size, _LEAST_ID)) for cell in columns[0]]
             else:
                 columns = [column for column in columns if column[0] != head]
         heads, *cells = [list(row) for row in zip(*columns, strict=True)]
         heads = [head.upper() for head in heads]
-        widths = [max(map(_width, column)) for column in zip(heads, *cells, strict=True)]
+        widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
         for row in (heads, *cells):
             padded = (
-                self._coloured(cell) + " " * (width - _width(cell))
+                self._coloured(cell) + " " * (width - len(cell))
                 for cell, width in zip(row, widths, strict=True)
             )
             self.line("  ".join(padded).rstrip())
@@ -228,15 +227,6 @@ def _shortened(text: str, size: int) -> str:
         return text
     end = text[-(_LEAST_ID - 1) :]
     return f"{text[: size - len(end) - 1]}…{end}"
-
-
-def _width(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
-        for char in text
-    )
 
 
 def age_of(created_at: str, now: float) -> float | None:
