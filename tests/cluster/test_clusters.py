@@ -56,7 +56,7 @@ from kinetic_payload.stores.store import parse_location
 from kinetic_servers.fakes import a_record
 from kinetic_servers.google import GoogleCloud
 from kinetic_servers.google.billing import sku
-from kinetic_servers.google.compute.resources import Resource
+from kinetic_servers.google.networks import Resource
 
 PROJECT = "my-project"
 JOBS = f"{PROJECT}-kn-demo-jobs"

@@ -21,8 +21,9 @@ class Method:
 
     name: str
     """With its service: `google.container.v1.ClusterManager/GetCluster`."""
-    request: Callable[[bytes], Any]
-    response: Callable[[Any], bytes]
+    request: Any
+    """The type of its requests, as is `response` of its responses."""
+    response: Any
     serve: Callable[[Any, grpc.ServicerContext], Any]
 
 
@@ -73,8 +74,10 @@ class RpcServer:
             service, _, name = method.name.partition("/")
             handler = grpc.unary_unary_rpc_method_handler(
                 self._guarded(method.name, method.serve),
-                request_deserializer=method.request,
-                response_serializer=method.response,
+                request_deserializer=getattr(method.request, "deserialize", None)
+                or method.request.FromString,
+                response_serializer=getattr(method.response, "serialize", None)
+                or method.response.SerializeToString,
             )
             handlers = grpc.method_handlers_generic_handler(service, {name: handler})
             server.add_generic_rpc_handlers((handlers,))
@@ -157,5 +160,5 @@ class RpcServer:
 def packed(message: Any) -> Any:
     """Return *message* as an `Any`."""
     found = any_pb2.Any()
-    found.Pack(message)
+    found.Pack(type(message).pb(message) if hasattr(type(message), "pb") else message)
     return found

@@ -1,43 +1,151 @@
-"""The servers of all Google APIs: everything in one go, and what tests can make them do."""
+"""The servers of all Google APIs, with Google's own clients: one life of everything, and what they refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import google.auth
 import grpc
 import pytest
 import requests
 from google.api_core import exceptions
 from google.auth.exceptions import InvalidOperation
-from google.cloud import container_v1
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import (
+    artifactregistry_v1,
+    container_v1,
+    iam_admin_v1,
+    resourcemanager_v3,
+    storage,
+)
+from google.cloud import service_usage_v1 as usage
+from google.iam.v1 import policy_pb2
 
 from kinetic_servers.google import GoogleCloud
 
+APIS = ("artifactregistry", "cloudresourcemanager", "compute", "container", "iam")
 P = "projects/my-project"
 L = f"{P}/locations/us-central1"
+EMAIL = "worker@my-project.iam.gserviceaccount.com"
+POOL = "//iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/my-project.svc.id.goog"
+SUBJECT = f"principal:{POOL}/subject/ns/default/sa/runner"
+NETWORK = {"name": "n", "autoCreateSubnetworks": False}
+SUBNETWORK = {"name": "n", "network": f"{P}/global/networks/n", "ipCidrRange": "10.0.0.0/20"}
+SUBNETWORKS = "regions/us-central1/subnetworks"
 # The client of buckets has no credentials, with an emulator, and so cannot make new ones after a refusal.
 REFUSED = (exceptions.Unauthorized, InvalidOperation)
-NETWORK = {"name": "n", "autoCreateSubnetworks": False}
+
+
+@dataclass
+class Clients:
+    """The clients, and the calls that most tests need."""
+
+    cloud: GoogleCloud
+    made: dict[Any, Any] = field(default_factory=dict)
+
+    def of(self, kind: Any) -> Any:
+        options = {"api_endpoint": self.cloud.grpc.endpoint}
+        return self.made.get(kind) or self.made.setdefault(kind, kind(client_options=options))
+
+    @property
+    def gke(self) -> Any:
+        return self.of(container_v1.ClusterManagerClient)
+
+    @cached_property
+    def storage(self) -> storage.Client:
+        return storage.Client("my-project")
+
+    @cached_property
+    def session(self) -> AuthorizedSession:
+        scope = "https://www.googleapis.com/auth/cloud-platform"
+        return AuthorizedSession(google.auth.default([scope])[0])
+
+    def compute(self, method: str, path: str, *, status: int = 200, **body: Any) -> Any:
+        """Call Compute."""
+        url = f"{self.cloud.compute.endpoint}/compute/v1/{P}/{path}"
+        answer = self.session.request(method, url, json=body or None)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def done(self, method: str, path: str, **body: Any) -> Any:
+        """Call Compute, and poll the operation once."""
+        link = self.compute(method, path, **body)["selfLink"]
+        return self.compute("GET", link.partition(f"{P}/")[2])
+
+    def network(self) -> None:
+        self.done("POST", "global/networks", **NETWORK)
+        self.done("POST", SUBNETWORKS, **SUBNETWORK)
+
+    def cluster(self, **fields: Any) -> Any:
+        """Make an Autopilot cluster in the network `n`."""
+        made = {"name": "c", "network": "n", "subnetwork": "n", "autopilot": {"enabled": True}}
+        return self.gke.create_cluster(parent=L, cluster={**made, **fields})
+
+    def ended(self, operation: Any) -> Any:
+        """Poll an operation of GKE once."""
+        return self.gke.get_operation(name=f"{L}/operations/{operation.name}")
+
+    def account(self, name: str = "worker") -> Any:
+        request = {"name": P, "account_id": name}
+        return self.of(iam_admin_v1.IAMClient).create_service_account(request=request)
+
+    def repository(self, name: str = "kinetic", **fields: Any) -> Any:
+        made = {"format_": "DOCKER", **fields}
+        client = self.of(artifactregistry_v1.ArtifactRegistryClient)
+        return client.create_repository(parent=L, repository=made, repository_id=name)
+
+    def bucket(self, name: str = "my-bucket") -> storage.Bucket:
+        made = self.storage.bucket(name)
+        made.iam_configuration.uniform_bucket_level_access_enabled = True
+        made.create(location="us-central1")
+        return made
+
+    def enable(self, *services: str, project: str = P) -> Any:
+        hosts = [f"{each}.googleapis.com" for each in services]
+        request = {"parent": project, "service_ids": hosts}
+        return self.of(usage.ServiceUsageClient).batch_enable_services(request=request)
+
+    def bind(self, member: str, role: str = "roles/logging.logWriter", policy: Any = None) -> Any:
+        """Add a binding to the project's policy, or to an earlier state of it."""
+        projects = self.of(resourcemanager_v3.ProjectsClient)
+        policy = policy or projects.get_iam_policy(resource=P)
+        old = policy_pb2.Policy.FromString(policy.SerializeToString())
+        policy.bindings.add(role=role, members=[member])
+        projects.set_iam_policy(request={"resource": P, "policy": policy})
+        return old
+
+
+@pytest.fixture
+def cloud(authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleCloud]:
+    """Run all APIs, with a project in which they are enabled."""
+    server = ("https://203.0.113.7:8443", "-----BEGIN CERTIFICATE-----\n")
+    with GoogleCloud(tmp_path, authority=authority, api_server=lambda _: server) as running:
+        running.add_project("my-project", number=123456789012, apis=APIS)
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def clients(cloud: GoogleCloud) -> Clients:
+    return Clients(cloud)
 
 
 def test_everything_can_be_made_and_removed(cloud: GoogleCloud, clients: Any) -> None:
     before = cloud.resources()
-    services = {"parent": P, "service_ids": ["tpu.googleapis.com"]}
-    clients.usage.batch_enable_services(request=services).result(timeout=20)
+    clients.enable("tpu").result(timeout=20)
     clients.network()
     account = clients.account()
-    clients.bind(f"serviceAccount:{account.email}")
+    clients.bind(f"serviceAccount:{EMAIL}")
     made = clients.repository().result(timeout=20)
-    assert made.registry_uri == "us-central1-docker.pkg.dev/my-project/kinetic"
     assert clients.ended(clients.cluster()).status.name == "DONE"
     found = clients.gke.get_cluster(name=f"{L}/clusters/c")
     assert (found.status.name, found.endpoint) == ("RUNNING", "203.0.113.7:8443")
-    pool = "my-project.svc.id.goog"
-    subject = f"workloadIdentityPools/{pool}/subject/ns/default/sa/runner"
-    clients.bind(f"principal://iam.googleapis.com/projects/123456789012/locations/global/{subject}")
+    clients.bind(SUBJECT)
     bucket = clients.bucket()
     bucket.blob("o").upload_from_string(b"data")
     assert set(before) < set(cloud.resources())
@@ -46,20 +154,24 @@ def test_everything_can_be_made_and_removed(cloud: GoogleCloud, clients: Any) ->
         blob.delete()
     bucket.delete()
     clients.ended(clients.gke.delete_cluster(name=f"{L}/clusters/c"))
-    clients.registry.delete_repository(name=made.name).result(timeout=20)
-    clients.iam.delete_service_account(name=account.name)
-    clients.done("DELETE", "regions/us-central1/subnetworks/n")
+    clients.of(artifactregistry_v1.ArtifactRegistryClient).delete_repository(name=made.name)
+    clients.of(iam_admin_v1.IAMClient).delete_service_account(name=account.name)
+    clients.done("DELETE", f"{SUBNETWORKS}/n")
+    error = clients.compute("DELETE", "global/networks/n", status=400)["error"]
+    assert f"is already being used by '{P}/global/firewalls/gke-c-" in error["message"]
+    rules = clients.compute("GET", 'global/firewalls?filter=network eq ".*/networks/n"')["items"]
+    for each in rules:
+        clients.done("DELETE", f"global/firewalls/{each['name']}")
     clients.done("DELETE", "global/networks/n")
+    cloud.revive()
     left = "resourcemanager/bindings/roles/logging.logWriter/"
     assert [each.removeprefix(left) for each in cloud.resources() if each not in before] == [
-        f"deleted:serviceAccount:{account.email}?uid={account.unique_id}",
-        f"principal://iam.googleapis.com/projects/123456789012/locations/global/{subject}",
+        f"deleted:serviceAccount:{EMAIL}?uid={account.unique_id}",
+        SUBJECT,
         "serviceusage/services/tpu.googleapis.com",
     ]
-    assert cloud.changes == [
-        f"BatchEnableServices {P}",
-        f"POST {P}/global/networks",
-        f"POST {P}/regions/us-central1/subnetworks",
+    assert clients.account().unique_id != account.unique_id
+    assert cloud.changes[3:13] == [
         f"CreateServiceAccount {P}",
         f"SetIamPolicy {P}",
         f"CreateRepository {L}",
@@ -70,20 +182,11 @@ def test_everything_can_be_made_and_removed(cloud: GoogleCloud, clients: Any) ->
         "objects.delete my-bucket/o",
         "buckets.delete my-bucket",
         f"DeleteCluster {L}/clusters/c",
-        f"DeleteRepository {L}/repositories/kinetic",
-        f"DeleteServiceAccount {account.name}",
-        f"DELETE {P}/regions/us-central1/subnetworks/n",
-        f"DELETE {P}/global/networks/n",
     ]
 
 
-# --- The end of a client
-
-
 CHANGES: dict[str, Callable[[Any], object]] = {
-    "iam/serviceAccounts/worker@my-project.iam.gserviceaccount.com": lambda clients: (
-        clients.account()
-    ),
+    f"iam/serviceAccounts/{EMAIL}": lambda clients: clients.account(),
     "compute/networks/n": lambda clients: clients.compute("POST", "global/networks", **NETWORK),
     "storage/buckets/my-bucket": lambda clients: clients.bucket(),
 }
@@ -93,6 +196,8 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 def test_a_client_dies_with_its_last_change_whatever_it_is(
     cloud: GoogleCloud, clients: Any, last: str
 ) -> None:
+    seen = list[str]()
+    cloud.hook = seen.append
     cloud.dies_after(len(CHANGES))
     order = [*(each for each in CHANGES if each != last), last]
     for each in order[:-1]:
@@ -100,243 +205,160 @@ def test_a_client_dies_with_its_last_change_whatever_it_is(
 
     with pytest.raises((*REFUSED, AssertionError)):
         CHANGES[last](clients)
-    count = len(cloud.requests)
-    for act in (
-        lambda: clients.account("another"),
-        lambda: clients.bucket("another"),
-        lambda: clients.iam.get_service_account(name=f"{P}/serviceAccounts/w"),
-    ):
+    for act in (lambda: clients.account("another"), lambda: clients.bucket("another")):
         with pytest.raises(REFUSED):
             act()
-    clients.compute("GET", "global/networks", status=401)
+    clients.compute("GET", "zones", status=401)
     cloud.revive()
     assert set(CHANGES) < set(cloud.resources())
-    assert len(cloud.changes) == len(CHANGES)
-    assert len(cloud.requests) < count + 12, "nothing is repeated for long"
+    assert cloud.changes == seen
+    assert len(seen) == len(CHANGES)
     clients.account("another")
 
 
-def test_changes_at_the_same_time_are_counted_together(cloud: GoogleCloud, clients: Any) -> None:
-    clients.account("warm-up"), clients.compute("GET", "zones"), clients.bucket("warm-up")
-    before = len(cloud.changes)
-    cloud.dies_after(4)
-
-    def act(number: int) -> None:
-        with suppress(*REFUSED, AssertionError):
-            if number % 3 == 0:
-                clients.account(f"worker-{number}")
-            elif number % 3 == 1:
-                clients.bucket(f"my-bucket-{number}")
-            else:
-                body = {"name": f"n-{number}", "autoCreateSubnetworks": False}
-                clients.compute("POST", "global/networks", **body)
-
-    with ThreadPoolExecutor(12) as pool:
-        list(pool.map(act, range(12)))
-    assert len(cloud.changes) == before + 4
-    kinds = ("iam/", "compute/", "storage/")
-    assert len([each for each in cloud.resources() if each.startswith(kinds)]) == 2 + 4
-
-
-def test_the_hook_runs_after_a_change_and_before_its_answer(
+def test_calls_without_a_permission_an_api_or_a_token_are_refused(
     cloud: GoogleCloud, clients: Any
 ) -> None:
-    seen = []
-
-    def hook(change: str) -> None:
-        # Other calls are answered meanwhile.
-        found = clients.compute("GET", "global/networks")
-        accounts = [each for each in cloud.resources() if each.startswith("iam/")]
-        seen.append((change, len(found.get("items", ())), len(accounts)))
-
-    cloud.hook = hook
-    clients.account()
-    clients.compute("POST", "global/networks", **NETWORK)
-    clients.compute("GET", "global/networks/n")
-    assert seen == [(f"CreateServiceAccount {P}", 0, 1), (f"POST {P}/global/networks", 1, 1)]
-
-
-# --- Permissions, APIs, projects
-
-
-def permission_of(error: exceptions.GoogleAPICallError) -> Any:
-    assert (error.reason, error.domain) == ("IAM_PERMISSION_DENIED", "iam.googleapis.com")
-    return error.metadata
-
-
-@pytest.mark.parametrize(
-    ("permission", "resource", "act"),
-    [
-        ("serviceusage.services.enable", f"//serviceusage.googleapis.com/{P}", lambda c: c.usage.batch_enable_services(request={"parent": P, "service_ids": ["tpu.googleapis.com"]})),
-        ("resourcemanager.projects.setIamPolicy", f"//cloudresourcemanager.googleapis.com/{P}", lambda c: c.bind("user:a@b.test")),
-        ("iam.serviceAccounts.create", f"//iam.googleapis.com/{P}", lambda c: c.account()),
-        ("artifactregistry.repositories.create", f"//artifactregistry.googleapis.com/{L}", lambda c: c.repository()),
-        ("container.clusters.get", f"//container.googleapis.com/{L}/clusters/c", lambda c: c.gke.get_cluster(name=f"{L}/clusters/c")),
-    ],
-)  # fmt: skip
-def test_a_missing_permission_is_named(
-    cloud: GoogleCloud, clients: Any, permission: str, resource: str, act: Callable[[Any], object]
-) -> None:
-    cloud.deny(permission)
-    with pytest.raises(exceptions.PermissionDenied, match=f"Permission '{permission}' denied") as e:
-        act(clients)
-    assert permission_of(e.value) == {"permission": permission, "resource": resource}
-    asked = [permission, "container.clusters.create"]
-    held = clients.projects.test_iam_permissions(resource=P, permissions=asked).permissions
-    assert held == ["container.clusters.create"]
-    cloud.allow_all()
-    held = clients.projects.test_iam_permissions(resource=P, permissions=asked).permissions
-    assert held == asked
-    assert cloud.changes == []
-
-
-def test_compute_and_buckets_name_a_missing_permission_in_their_own_words(
-    cloud: GoogleCloud, clients: Any
-) -> None:
-    cloud.deny("compute.networks.create", "storage.buckets.create")
+    cloud.deny("iam.serviceAccounts.create", "compute.networks.create", "storage.buckets.create")
+    with pytest.raises(exceptions.PermissionDenied, match=r"Accounts\.create' denied") as e:
+        clients.account()
+    assert (e.value.reason, e.value.domain) == ("IAM_PERMISSION_DENIED", "iam.googleapis.com")
     error = clients.compute("POST", "global/networks", status=403, **NETWORK)["error"]
-    resource = f"{P}/global/networks/n"
-    assert error["message"] == f"Required 'compute.networks.create' permission for '{resource}'"
+    named = f"Required 'compute.networks.create' permission for '{P}/global/networks/n'"
+    assert error["message"] == named
     assert error["details"][0]["metadata"]["permission"] == "compute.networks.create"
     with pytest.raises(exceptions.Forbidden, match=r"storage\.buckets\.create"):
         clients.bucket()
+    cloud.allow_all()
 
+    cloud.lag = 1
+    cloud.add_project("fresh", number=77)
+    words = "container.googleapis.com has not been used in project 77 before or it is disabled"
+    operation = clients.enable("container", project="projects/fresh")
+    for _ in range(2):
+        with pytest.raises(exceptions.PermissionDenied, match=words) as e:
+            clients.gke.list_clusters(parent="projects/fresh/locations/-")
+        assert e.value.reason == "SERVICE_DISABLED"
+        operation.result(timeout=20)
+    clients.gke.list_clusters(parent="projects/fresh/locations/-")
 
-def test_an_api_that_is_not_enabled_is_refused_until_its_operation_has_ended(
-    cloud: GoogleCloud, clients: Any
-) -> None:
-    cloud.add_project("fresh", number=77, apis=["iam.googleapis.com"])
-    at = "projects/fresh/locations/us-central1"
-    words = "Kubernetes Engine API has not been used in project 77 before or it is disabled"
-    services = ["compute.googleapis.com", "container.googleapis.com"]
-    request = {"parent": "projects/fresh", "service_ids": services}
-    cloud.lag = 2
-
-    operation = clients.usage.batch_enable_services(request=request)
-    for asked in range(4):
-        with pytest.raises(exceptions.PermissionDenied, match=words) as error:
-            clients.gke.list_clusters(parent=at)
-        assert error.value.reason == "SERVICE_DISABLED"
-        assert error.value.metadata["service"] == "container.googleapis.com"
-        if asked == 1:
-            operation.result(timeout=20)
-    clients.gke.list_clusters(parent=at)
-    place = f"../{at.split('/')[1]}/global/networks"
-    for status in (403, 403, 200):
-        answer = clients.compute("GET", place, status=status)
-    assert answer["kind"] == "compute#networkList"
-
-
-def test_projects_that_are_unknown_or_deleted(cloud: GoogleCloud, clients: Any) -> None:
-    with pytest.raises(exceptions.PermissionDenied) as error:
-        clients.projects.get_project(name="projects/strange")
-    assert permission_of(error.value)["permission"] == "resourcemanager.projects.get"
-    assert clients.projects.get_project(name="projects/123456789012").project_id == "my-project"
+    url = f"{cloud.compute.endpoint}/compute/v1/{P}/zones"
+    assert requests.get(url, headers={"Authorization": "Bearer x"}, timeout=9).status_code == 401
     cloud.delete_project("my-project")
-    assert clients.projects.get_project(name=P).state.name == "DELETE_REQUESTED"
     with pytest.raises(exceptions.PermissionDenied, match="has been deleted"):
         clients.account()
 
 
-def test_a_call_without_a_token_is_refused(cloud: GoogleCloud) -> None:
-    url = f"{cloud.compute.endpoint}/compute/v1/{P}/global/networks"
-    assert requests.get(url, timeout=9).status_code == 401
-    assert requests.get(url, headers={"Authorization": "Bearer x"}, timeout=9).status_code == 401
-
-
-# --- Faults
-
-
-def test_the_next_calls_fail_before_or_after_their_effect(cloud: GoogleCloud, clients: Any) -> None:
+def test_calls_fail_before_or_after_their_effect_and_operations_after_polls(
+    cloud: GoogleCloud, clients: Any
+) -> None:
     cloud.fail("CreateServiceAccount", grpc.StatusCode.UNAVAILABLE, "busy", times=2)
-    cloud.fail("IAM/GetIamPolicy", grpc.StatusCode.INTERNAL)
-    cloud.fail("networks.insert", 403, "Quota exceeded.", reason="quotaExceeded")
+    cloud.fail("networks.insert", 403, reason="quotaExceeded")
     cloud.fail("buckets.insert", 503, after=True)
     for _ in range(2):
         with pytest.raises(exceptions.ServiceUnavailable, match="busy"):
             clients.account()
-    clients.bind("user:a@b.test")  # A method of the same name in another service.
     error = clients.compute("POST", "global/networks", status=403, **NETWORK)["error"]
     assert error["errors"][0]["reason"] == "quotaExceeded"
-    cloud.compute.faults.add(operation="networks.insert", reset="after", times=1)
-    with pytest.raises(requests.ConnectionError):
-        clients.compute("POST", "global/networks", **NETWORK)
-    clients.compute("POST", "global/networks", status=409, **NETWORK)
     with pytest.raises(exceptions.ServiceUnavailable):
         clients.storage.create_bucket("my-bucket", retry=None)
-    assert "storage/buckets/my-bucket" in cloud.resources()
-    assert [each.partition(" ")[0] for each in cloud.changes] == [
-        "SetIamPolicy",
-        "POST",
-        "buckets.insert",
-    ]
+    assert cloud.changes == ["buckets.insert my-bucket"]
+
+    cloud.polls = 2
+    cloud.fail_operation("networks.insert", "stockout")
+    failed = clients.compute("POST", "global/networks", **NETWORK)
+    error = clients.compute("POST", SUBNETWORKS, status=400, **SUBNETWORK)["error"]
+    assert error["errors"][0]["reason"] == "resourceNotReady"
+    shown = clients.compute("GET", f"global/operations/{failed['name']}")
+    assert (shown["status"], shown["error"]["errors"][0]["message"]) == ("DONE", "stockout")
+    cloud.polls = 1
+    clients.network()
+    cloud.polls = 3
+    cloud.fail_operation("CreateCluster", "stockout")
+    operation = clients.cluster()
+    with pytest.raises(exceptions.FailedPrecondition, match="Please wait and try again once it is"):
+        clients.gke.delete_cluster(name=f"{L}/clusters/c")
+    assert [clients.ended(operation).status.name for _ in range(2)] == ["RUNNING", "DONE"]
+    found = clients.gke.get_cluster(name=f"{L}/clusters/c")
+    assert (found.status.name, found.status_message) == ("ERROR", "stockout")
 
 
 @pytest.mark.parametrize(
-    ("method", "act"),
+    ("problem", "act"),
     [
-        ("CreateCluster", lambda c: c.cluster()),
-        ("CreateRepository", lambda c: c.repository()),
-        ("networks.insert", lambda c: c.compute("POST", "global/networks", **{**NETWORK, "name": "m"})),
-        ("BatchEnableServices", lambda c: c.usage.batch_enable_services(request={"parent": P, "service_ids": ["tpu.googleapis.com"]})),
+        ("already exists within", lambda c: (c.account(), c.account())),
+        ("must match", lambda c: c.account("short")),
+        ("Not found or permission", lambda c: c.enable("x")),
+        (f"Service account {EMAIL} does not exist", lambda c: c.bind(f"serviceAccount:{EMAIL}")),
+        ("is of an unknown type", lambda c: c.bind("me@example.com")),
+        ("Identity Pool does not exist", lambda c: (c.network(), c.cluster(), c.bind(SUBJECT))),
+        ("is not supported for this", lambda c: c.bind("user:a@b.test", "roles/storage.objctViewer")),
+        ("concurrent policy changes", lambda c: c.bind("user:a@b.test", policy=c.bind("user:c@d.test"))),
+        ("the repository already exists", lambda c: (c.repository(), c.repository())),
+        ("needs an action", lambda c: c.repository(cleanup_policies={"x": {"id": "x"}})),
+        ("Invalid label", lambda c: c.repository(labels={"A": "b"})),
+        ('no network named "n"', lambda c: c.cluster()),
+        ("at most 40 characters", lambda c: c.cluster(name="a" * 41)),
+        ("must be regional", lambda c: c.gke.create_cluster(parent=f"{L}-a", cluster={"name": "c", "autopilot": {"enabled": True}})),
+        ("already own it", lambda c: (c.bucket(), c.bucket())),
     ],
 )  # fmt: skip
-def test_an_operation_ends_with_an_error_after_its_polls(
-    cloud: GoogleCloud, clients: Any, method: str, act: Callable[[Any], Any]
+def test_a_request_that_the_service_refuses(
+    clients: Any, problem: str, act: Callable[[Any], object]
 ) -> None:
-    clients.network()
-    before = cloud.resources()
-    cloud.polls = 3
-    cloud.fail_operation(method, "stockout")
-
-    operation = act(clients)
-
-    if method == "CreateCluster":
-        seen = [clients.ended(operation) for _ in range(3)]
-        assert [each.status.name for each in seen] == ["RUNNING", "RUNNING", "DONE"]
-        assert seen[-1].error.message == "stockout"
-        cluster = clients.gke.get_cluster(name=f"{L}/clusters/c")
-        assert (cluster.status.name, cluster.status_message) == ("ERROR", "stockout")
-        clients.ended(clients.gke.delete_cluster(name=f"{L}/clusters/c"))
-        return
-    if method == "networks.insert":
-        place = f"global/operations/{operation['name']}"
-        for status in ("RUNNING", "RUNNING", "DONE"):
-            shown = clients.compute("GET", place)
-            assert shown["status"] == status
-        assert shown["error"]["errors"] == [{"code": "INTERNAL", "message": "stockout"}]
-    else:
-        with pytest.raises(exceptions.GoogleAPICallError, match="stockout"):
-            operation.result(timeout=30)
-    assert cloud.resources() == before
+    with pytest.raises(exceptions.GoogleAPICallError, match=problem):
+        act(clients)
 
 
-# --- Unknown fields
+@pytest.mark.parametrize(
+    ("place", "body", "status", "problem"),
+    [
+        ("global/networks", {**NETWORK, "labels": {}}, 400, 'Unknown name "labels": Cannot find field.'),
+        ("global/networks", {**NETWORK, "name": "N"}, 400, "Must be a match of regex"),
+        ("global/networks", {**NETWORK, "autoCreateSubnetworks": "no"}, 400, "Invalid value at"),
+        (SUBNETWORKS, SUBNETWORK, 404, "/global/networks/n' was not found"),
+        ("regions/mars/subnetworks", SUBNETWORK, 400, "regions/mars"),
+        ("regions/us-central1/routers", {**SUBNETWORK, "nats": []}, 400, 'Unknown name "ipCidrRange"'),
+        ("global/networks?maxResult=7", NETWORK, 400, "Cannot bind query parameter"),
+    ],
+)  # fmt: skip
+def test_a_resource_that_compute_refuses(
+    cloud: GoogleCloud, clients: Any, place: str, body: Any, status: int, problem: str
+) -> None:
+    assert problem in clients.compute("POST", place, status=status, **body)["error"]["message"]
+    assert cloud.changes == []
 
 
-def test_unknown_fields_are_refused(cloud: GoogleCloud, clients: Any) -> None:
-    request = container_v1.CreateClusterRequest(parent=L, cluster={"name": "c"})
-    inner = type(request).pb(request).cluster.autopilot
-    inner.MergeFromString(b"\xfa\x3f\x01x")  # Field 1023, text.
-    with pytest.raises(exceptions.InvalidArgument, match=r"number 1023 of google.*\.Autopilot"):
-        clients.gke.create_cluster(request=request)
-    for body, words in (
-        ({"labels": {}}, 'Unknown name "labels": Cannot find field.'),
-        ({"routingConfig": {"mode": "x"}}, "Unknown name \"mode\" at 'routingConfig': Cannot find"),
-    ):
-        error = clients.compute("POST", "global/networks", status=400, **NETWORK, **body)["error"]
-        assert words in error["message"]
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"location": "mars"},
+        {"labels": {"Upper": "x"}},
+        {"lifecycle": {"rules": []}},
+        {"lifecycle": {"rule": [{"action": {"type": "Delete"}}]}},
+        {"softDeletePolicy": {"retentionDurationSeconds": 60}},
+    ],
+)
+def test_a_bucket_that_the_service_refuses(cloud: GoogleCloud, fields: Any) -> None:
     url = f"{cloud.buckets.endpoint}/storage/v1/b?project=my-project"
-    answer = requests.post(url, json={"name": "my-bucket", "lifecycle": {"rules": []}}, timeout=9)
+    answer = requests.post(url, json={"name": "my-bucket", **fields}, timeout=9)
     assert (answer.status_code, cloud.changes) == (400, [])
-    assert (
-        "Unknown name \"rules\" at 'lifecycle': Cannot find field."
-        in answer.json()["error"]["message"]
-    )
 
 
-def test_resources_are_those_of_one_project_or_of_all(cloud: GoogleCloud) -> None:
-    cloud.add_project("other", number=78, default_network=True)
-    cloud.add_disk("other", "us-central1-a", "pvc-1", cluster="c")
-    assert "compute/disks/us-central1-a/pvc-1" in cloud.resources("other")
-    assert cloud.resources() == sorted(cloud.resources("other") + cloud.resources("my-project"))
+def test_the_policy_of_a_bucket_and_the_bucket_of_a_stranger(
+    cloud: GoogleCloud, clients: Any
+) -> None:
+    bucket = clients.bucket()
+    old = bucket.get_iam_policy(requested_policy_version=3)
+    for policy, error in ((old, None), (old, exceptions.PreconditionFailed)):
+        policy["roles/storage.objectUser"].add("user:a@b.test")
+        if error is None:
+            bucket.set_iam_policy(policy)
+            continue
+        with pytest.raises(error):
+            bucket.set_iam_policy(policy)
+    cloud.buckets.create_bucket("theirs", project="strange")
+    with pytest.raises(exceptions.Conflict, match="bucket namespace is shared by all users"):
+        clients.bucket("theirs")
+    with pytest.raises(exceptions.Forbidden, match="does not have storage"):
+        clients.storage.get_bucket("theirs")

@@ -106,14 +106,12 @@ class CloudBuildServer(RpcServer):
         """Return what Kinetic calls."""
         api = cloudbuild_v1
         for name, asked, answer, serve in (
+            ("CreateBuild", api.CreateBuildRequest, operations_pb2.Operation, self._create),
             ("GetBuild", api.GetBuildRequest, api.Build, self._get),
             ("CancelBuild", api.CancelBuildRequest, api.Build, self._cancel),
             ("ListBuilds", api.ListBuildsRequest, api.ListBuildsResponse, self._list),
         ):
-            yield Method(f"{_SERVICE}/{name}", asked.deserialize, answer.serialize, serve)
-        create = f"{_SERVICE}/CreateBuild"
-        operation = operations_pb2.Operation.SerializeToString
-        yield Method(create, api.CreateBuildRequest.deserialize, operation, self._create)
+            yield Method(f"{_SERVICE}/{name}", asked, answer, serve)
 
     def _create(self, request: Any, context: grpc.ServicerContext) -> Any:
         region = request.parent.rpartition("/")[2] or "global"
@@ -147,8 +145,7 @@ class CloudBuildServer(RpcServer):
             self._queue.append(execution)
             self._changed.notify()
         metadata = cloudbuild_v1.BuildOperationMetadata(build=build)
-        packed_metadata = packed(cloudbuild_v1.BuildOperationMetadata.pb(metadata))
-        return operations_pb2.Operation(name=build_id, metadata=packed_metadata)
+        return operations_pb2.Operation(name=build_id, metadata=packed(metadata))
 
     def _get(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._found(request, context).build

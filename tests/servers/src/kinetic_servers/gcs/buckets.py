@@ -57,7 +57,8 @@ class BucketCalls:
         location = str(given.get("location") or "US").upper()
         fields = bucket_fields(given)
         check_location(location)
-        made = make_bucket(self._state, str(given.get("name", "")), project, location)
+        call.name = str(given.get("name", ""))
+        made = make_bucket(self._state, call.name, project, location)
         made.fields = fields
         return json_answer(bucket_resource(made, call.base))
 

@@ -114,7 +114,7 @@ class GkeServer(RpcServer):
             ("GetCluster", api.GetClusterRequest, api.Cluster, self._cluster),
             ("ListClusters", api.ListClustersRequest, api.ListClustersResponse, self._list),
         ):
-            yield Method(f"{_SERVICE}/{name}", asked.deserialize, answer.serialize, serve)
+            yield Method(f"{_SERVICE}/{name}", asked, answer, serve)
 
     def describe(self, method: str, request: Any) -> str:
         return f"{method} {_place(request)}"

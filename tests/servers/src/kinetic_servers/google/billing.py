@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import grpc
-from google.cloud import billing_v1
+from google.cloud import billing_v1 as billing
 
+from kinetic_servers.google.apis import Rpc
 from kinetic_servers.google.state import ApiError, State, invalid
 
 _COMPUTE: Final = "services/6F81-5844-456A"
 _MOST: Final = 5000
+_PAGE: Final = 2
+"""The most SKUs of a page, so that there are several."""
 
 
 class Billing:
@@ -25,20 +28,25 @@ class Billing:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.methods: Mapping[str, Callable[[Any], Any]] = {
-            "GetProjectBillingInfo": self._get,
-            "ListSkus": self._list,
+        package = "google.cloud.billing.v1"
+        self.services: Mapping[str, Mapping[str, Rpc]] = {
+            f"{package}.CloudBilling": {
+                "GetProjectBillingInfo": Rpc(
+                    "resourcemanager.projects.get",
+                    billing.GetProjectBillingInfoRequest,
+                    billing.ProjectBillingInfo,
+                    self._get,
+                )
+            },
+            f"{package}.CloudCatalog": {
+                "ListSkus": Rpc(None, billing.ListSkusRequest, billing.ListSkusResponse, self._list)
+            },
         }
 
     def _get(self, request: Any) -> Any:
         found = self._state.project(request.name)
         assert found is not None, "`State.admit` has found it"
-        return billing_v1.ProjectBillingInfo(
-            name=f"projects/{found.id}/billingInfo",
-            project_id=found.id,
-            billing_account_name="billingAccounts/000000-000000-000000" if found.billing else "",
-            billing_enabled=found.billing,
-        )
+        return billing.ProjectBillingInfo(project_id=found.id, billing_enabled=found.billing)
 
     def _list(self, request: Any) -> Any:
         if not any("cloudbilling" in each.apis for each in self._state.projects.values()):
@@ -53,32 +61,22 @@ class Billing:
             )
         if not 0 <= request.page_size <= _MOST:
             raise invalid(f"The page size is at most {_MOST}; got {request.page_size}.")
-        start, size = int(request.page_token or 0), min(request.page_size or _MOST, self.page)
-        more = start + size < len(self._state.skus)
-        return billing_v1.ListSkusResponse(
-            skus=self._state.skus[start : start + size],
-            next_page_token=str(start + size) if more else "",
+        start = int(request.page_token or 0)
+        more = start + _PAGE < len(self._state.skus)
+        return billing.ListSkusResponse(
+            skus=self._state.skus[start : start + _PAGE],
+            next_page_token=str(start + _PAGE) if more else "",
         )
 
-    page: Final = 2
-    """The most SKUs of a page, so that there are several."""
 
-
-def sku(
-    description: str, dollars: float, *regions: str, usage: str = "OnDemand", unit: str = "h"
-) -> Any:
+def sku(description: str, dollars: float, *regions: str, usage: str = "OnDemand") -> Any:
     """Return a SKU of Compute Engine."""
-    rate = {
-        "unit_price": {
-            "currency_code": "USD",
-            "units": int(dollars),
-            "nanos": round(dollars % 1 * 1e9),
-        }
-    }
-    return billing_v1.Sku(
+    price = {"currency_code": "USD", "units": int(dollars), "nanos": round(dollars % 1 * 1e9)}
+    expression = {"usage_unit": "h", "tiered_rates": [{"unit_price": price}]}
+    return billing.Sku(
         name=f"{_COMPUTE}/skus/{abs(hash(description)):X}",
         description=description,
         category={"resource_family": "Compute", "usage_type": usage},
         service_regions=regions,
-        pricing_info=[{"pricing_expression": {"usage_unit": unit, "tiered_rates": [rate]}}],
+        pricing_info=[{"pricing_expression": expression}],
     )

@@ -12,15 +12,9 @@ import grpc
 from google.cloud import container_v1 as gke
 from google.rpc import status_pb2
 
-from kinetic_servers.google.compute.resources import firewalls_of_cluster
-from kinetic_servers.google.places import (
-    LABEL_KEY,
-    LABEL_VALUE,
-    MACHINES,
-    REGIONS,
-    ZONES,
-    parts_of,
-)
+from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.networks import firewalls_of_cluster
+from kinetic_servers.google.places import MACHINES, REGIONS, ZONES, check_labels, parts_of
 from kinetic_servers.google.state import (
     ApiError,
     Operation,
@@ -34,14 +28,6 @@ from kinetic_servers.google.state import (
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VERSION: Final = "1.34.1-gke.2037000"
-_VERBS: Final = {
-    "CreateCluster": ("CREATE_CLUSTER", "creating cluster {}"),
-    "UpdateCluster": ("UPDATE_CLUSTER", "updating cluster {}"),
-    "DeleteCluster": ("DELETE_CLUSTER", "deleting cluster {}"),
-    "CreateNodePool": ("CREATE_NODE_POOL", "creating a node pool of cluster {}"),
-    "SetNodePoolAutoscaling": ("UPDATE_CLUSTER", "updating a node pool of cluster {}"),
-    "DeleteNodePool": ("DELETE_NODE_POOL", "deleting a node pool of cluster {}"),
-}
 _STATUS: Final[Any] = gke.Cluster.Status
 _POOL_STATUS: Final[Any] = gke.NodePool.Status
 
@@ -54,22 +40,29 @@ class Clusters:
     def __init__(self, state: State, api_server: Callable[[Any], tuple[str, str]]) -> None:
         self._state = state
         self._api_server = api_server
-        self.methods: Mapping[str, Callable[[Any], Any]] = {
-            "CreateCluster": self._create,
-            "CreateNodePool": self._create_pool,
-            "DeleteCluster": self._delete,
-            "DeleteNodePool": self._delete_pool,
-            "GetCluster": self._get,
-            "GetNodePool": self._get_pool,
-            "GetOperation": self._operation,
-            "GetServerConfig": self._server_config,
-            "ListClusters": self._list,
-            "ListNodePools": lambda request: gke.ListNodePoolsResponse(
-                node_pools=self._cluster(request.parent)[1].node_pools
-            ),
-            "ListOperations": self._operations,
-            "SetNodePoolAutoscaling": self._scale_pool,
-            "UpdateCluster": self._update,
+        may = "container.clusters"
+        changing: tuple[tuple[str, Any, Callable[[Any], Any]], ...] = (
+            ("create", gke.CreateClusterRequest, self._create),
+            ("update", gke.CreateNodePoolRequest, self._create_pool),
+            ("delete", gke.DeleteClusterRequest, self._delete),
+            ("update", gke.DeleteNodePoolRequest, self._delete_pool),
+            ("update", gke.SetNodePoolAutoscalingRequest, self._scale_pool),
+            ("update", gke.UpdateClusterRequest, self._update),
+        )
+        reading: tuple[tuple[str, Any, Any, Callable[[Any], Any]], ...] = (
+            (f"{may}.get", gke.GetClusterRequest, gke.Cluster, self._get),
+            (f"{may}.get", gke.GetNodePoolRequest, gke.NodePool, self._get_pool),
+            (f"{may}.list", gke.ListClustersRequest, gke.ListClustersResponse, self._list),
+            ("container.operations.get", gke.GetOperationRequest, gke.Operation, self._operation),
+        )
+        rpcs = [
+            *(Rpc(f"{may}.{verb}", asked, gke.Operation, do) for verb, asked, do in changing),
+            *(Rpc(*each) for each in reading),
+        ]
+        self.services: Mapping[str, Mapping[str, Rpc]] = {
+            "google.container.v1.ClusterManager": {
+                each.request.__name__.removesuffix("Request"): each for each in rpcs
+            }
         }
 
     # --- Reading
@@ -92,17 +85,6 @@ class Clusters:
             self._state.look(key)
         return gke.ListClustersResponse(clusters=[each for _, each in found])
 
-    def _server_config(self, request: Any) -> Any:
-        self._place(request.name)
-        channel = {"channel": "REGULAR", "default_version": _VERSION, "valid_versions": [_VERSION]}
-        return gke.ServerConfig(
-            default_cluster_version=_VERSION,
-            valid_master_versions=[_VERSION],
-            valid_node_versions=[_VERSION],
-            default_image_type="COS_CONTAINERD",
-            channels=[channel],
-        )
-
     def _operation(self, request: Any) -> Any:
         project, location = self._place(request.name.partition("/operations/")[0])
         name = request.name.rpartition("/")[2]
@@ -110,48 +92,26 @@ class Clusters:
         if found is None or found.details.get("place") != (project.id, location):
             raise not_found(f"Not found: {request.name}.")
         found.poll()
-        return self.shown(found)
+        return self._shown(found)
 
-    def _operations(self, request: Any) -> Any:
-        project, location = self._place(request.parent)
-        found = [
-            self.shown(each)
-            for each in self._state.operations.values()
-            if each.method in _VERBS
-            and each.details["place"][0] == project.id
-            and location in ("-", each.details["place"][1])
-        ]
-        return gke.ListOperationsResponse(operations=found)
-
-    def shown(self, operation: Operation) -> Any:
+    def _shown(self, operation: Operation) -> Any:
         """Return an operation as the API shows it."""
-        kind, _ = _VERBS[operation.method]
         project, location = operation.details["place"]
         statuses = gke.Operation.Status
-        found = self._state.projects[project]
-        base = f"https://container.googleapis.com/v1/projects/{found.number}/locations/{location}"
         made = gke.Operation(
             name=operation.name,
             location=location,
-            zone=location,
-            operation_type=kind,
             status=statuses.DONE if operation.done else statuses.RUNNING,
-            self_link=f"{base}/operations/{operation.name}",
-            target_link=f"{base}/{operation.details['link']}",
-            start_time="2026-11-27T09:00:00.000000000Z",
+            target_link=f"https://container.googleapis.com/v1/projects/{project}/locations/{location}/"
+            f"{operation.details['link']}",
         )
-        if operation.done:
-            made.end_time = "2026-11-27T09:06:00.000000000Z"
-            if operation.error:
-                made.error = status_pb2.Status(
-                    code=operation.code.value[0], message=operation.error
-                )
-                made.status_message = operation.error
+        if operation.done and operation.error:
+            made.error = status_pb2.Status(code=operation.code.value[0], message=operation.error)
         return made
 
     # --- Clusters
 
-    def _create(self, request: Any) -> Operation:
+    def _create(self, request: Any) -> Any:
         project, location = self._place(request.parent)
         made = gke.Cluster(request.cluster)
         key = f"{project.id}/container/clusters/{location}/{made.name}"
@@ -183,9 +143,7 @@ class Clusters:
         return self._start("CreateCluster", key, finish, give_up)
 
     def _check(self, made: Any, project: Project, location: str) -> None:
-        for key, value in made.resource_labels.items():
-            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
-                raise invalid(f"Invalid resource label: {key}={value}")
+        check_labels(made.resource_labels)
         pool = made.workload_identity_config.workload_pool
         if pool not in ("", f"{project.id}.svc.id.goog"):
             raise invalid(
@@ -194,26 +152,20 @@ class Clusters:
         if made.autopilot.enabled:
             if location in ZONES:
                 raise invalid("Autopilot clusters must be regional clusters.")
-            if made.node_pools or made.initial_node_count or "node_config" in made:
+            if made.node_pools:
                 raise invalid("Node pools cannot be specified for an Autopilot cluster.")
-        elif bool(made.node_pools) == bool(made.initial_node_count):
+        elif not made.node_pools:
             raise invalid("Specify either initial_node_count or node_pools.")
         self._check_network(made, project, ZONES.get(location, location))
-        configs = [each.config for each in made.node_pools] or [made.node_config]
-        if made.autopilot.enabled:
-            configs = [made.autoscaling.autoprovisioning_node_pool_defaults]
-        for email in {each.service_account for each in configs}:
-            self._check_account(email or "default")
+        defaults = made.autoscaling.autoprovisioning_node_pool_defaults
+        for each in (defaults, *(pool.config for pool in made.node_pools)):
+            self._check_account(each.service_account or "default")
 
     def _check_network(self, made: Any, project: Project, region: str) -> None:
-        name = made.network.rpartition("/")[2] or "default"
+        name, subnetwork = (each.rpartition("/")[2] for each in (made.network, made.subnetwork))
         network = self._state.existing.get(f"{project.id}/compute/networks/{name}")
         if network is None:
             raise invalid(f'Project "{project.id}" has no network named "{name}".')
-        given = made.subnetwork.rpartition("/")[2]
-        if not given and not network.data.get("autoCreateSubnetworks"):
-            raise invalid(f'Network "{name}" requires a subnetwork to be specified.')
-        subnetwork = given or name
         found = self._state.existing.get(f"{project.id}/compute/subnetworks/{region}/{subnetwork}")
         if found is None or found.data["network"] != network.link:
             raise invalid(
@@ -235,54 +187,29 @@ class Clusters:
     def _fill(self, made: Any, project: Project, location: str) -> None:
         """Set what the service decides."""
         digest = hashlib.sha256(f"{project.id}/{location}/{made.name}".encode()).hexdigest()
-        place = f"projects/{project.id}/locations/{location}/clusters/{made.name}"
-        made.id = digest
-        made.self_link = f"https://container.googleapis.com/v1/{place}"
-        made.location = made.zone = location
-        made.locations = made.locations or (
-            [location]
-            if location in ZONES
-            else [f"{location}-{each}" for each in REGIONS[location]]
-        )
-        made.initial_cluster_version = made.current_master_version = _VERSION
-        made.create_time = "2026-11-27T09:00:00+00:00"
-        made.etag = digest[:16]
-        made.endpoint = ""
+        made.id, made.location = digest, location
+        zones = [f"{location}-{each}" for each in REGIONS.get(location, "")]
+        made.locations = made.locations or zones or [location]
+        made.current_master_version = _VERSION
         region = ZONES.get(location, location)
         dns = f"gke-{digest[:32]}-{project.number}.{region}.gke.goog"
         made.control_plane_endpoints_config.dns_endpoint_config.endpoint = dns
-        made.ip_allocation_policy.use_ip_aliases = True
-        made.release_channel.channel = made.release_channel.channel or "REGULAR"
         if made.autopilot.enabled:
             made.workload_identity_config.workload_pool = f"{project.id}.svc.id.goog"
             made.addons_config.gcs_fuse_csi_driver_config.enabled = True
-            made.vertical_pod_autoscaling.enabled = True
-            made.shielded_nodes.enabled = True
-        elif made.initial_node_count:
-            pool = {"name": "default-pool", "initial_node_count": made.initial_node_count}
-            made.node_pools = [gke.NodePool(**pool, config=made.node_config)]
         for each in made.node_pools:
-            each.status, each.version = _POOL_STATUS.RUNNING, _VERSION
+            each.status = _POOL_STATUS.RUNNING
         _set(made, _STATUS.PROVISIONING)
 
-    def _update(self, request: Any) -> Operation:
+    def _update(self, request: Any) -> Any:
         key, found = self._idle(request.name)
         update = request.update
         given = [field.name for field, _ in type(update).pb(update).ListFields()]
         if len(given) != 1:
             raise invalid(f"Must specify exactly one update; got {', '.join(given) or 'none'}.")
-        name = {"desired_cluster_autoscaling": "autoscaling"}.get(
-            given[0], given[0].removeprefix("desired_")
-        )
-        if name not in type(found).meta.fields:
-            raise ApiError(grpc.StatusCode.UNIMPLEMENTED, f"This server does not know {given[0]}.")
         changed = gke.Cluster(found)
-        value = getattr(update, given[0])
-        if isinstance(value, str | bool | int):
-            setattr(changed, name, value)
-        else:
-            old = getattr(changed, name)
-            type(old).pb(old).MergeFrom(type(value).pb(value))
+        value, old = getattr(update, given[0]), getattr(changed, given[0].removeprefix("desired_"))
+        type(old).pb(old).MergeFrom(type(value).pb(value))
         _set(found, _STATUS.RECONCILING)
 
         def finish() -> None:
@@ -292,22 +219,19 @@ class Clusters:
 
         return self._start("UpdateCluster", key, finish, lambda _: _set(found, _STATUS.RUNNING))
 
-    def _delete(self, request: Any) -> Operation:
+    def _delete(self, request: Any) -> Any:
         key, found = self._idle(request.name)
         _set(found, _STATUS.STOPPING)
 
         def finish() -> None:
             self._state.existing.pop(key, None)
-            project = self._project_of(key).id
-            if not self._state.leave_firewalls:
-                for each in firewalls_of_cluster(found.name, project, found.network):
-                    self._state.existing.pop(each, None)
+            # Its firewall rules stay, as those of GKE do at times: who deletes the network has to find them.
 
         return self._start("DeleteCluster", key, finish, lambda e: _set(found, _STATUS.ERROR, e))
 
     # --- Node pools
 
-    def _create_pool(self, request: Any) -> Operation:
+    def _create_pool(self, request: Any) -> Any:
         key, found = self._idle(request.parent)
         pool = gke.NodePool(request.node_pool)
         if found.autopilot.enabled:
@@ -318,7 +242,7 @@ class Clusters:
             raise taken(f"Already exists: {request.parent}/nodePools/{pool.name}.")
         self._check_account(pool.config.service_account or "default")
         self._check_pool(pool, found)
-        pool.status, pool.version = _POOL_STATUS.PROVISIONING, _VERSION
+        pool.status = _POOL_STATUS.PROVISIONING
         found.node_pools.append(pool)
         _set(found, _STATUS.RECONCILING)
 
@@ -338,16 +262,15 @@ class Clusters:
 
     def _check_pool(self, pool: Any, cluster: Any) -> None:
         config, scaling = pool.config, pool.autoscaling
-        for key, value in config.resource_labels.items():
-            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
-                raise invalid(f"Invalid resource label: {key}={value}")
+        check_labels(config.resource_labels)
         region = ZONES.get(cluster.location, cluster.location)
-        for zone in pool.locations or cluster.locations:
+        for zone in pool.locations:
             if ZONES.get(zone) != region:
                 raise invalid(f'Location "{zone}" is not in region "{region}".')
-            machine = config.machine_type or "e2-medium"
-            if machine in MACHINES and zone not in MACHINES[machine][2]:
-                raise invalid(f'Machine type "{machine}" does not exist in zone "{zone}".')
+            if zone not in MACHINES.get(config.machine_type, (zone,)):
+                raise invalid(
+                    f'Machine type "{config.machine_type}" does not exist in zone "{zone}".'
+                )
         _check_scaling(scaling)
         if scaling.enabled and scaling.max_node_count < pool.initial_node_count:
             raise invalid("initial_node_count must be between the limits of autoscaling.")
@@ -361,7 +284,7 @@ class Clusters:
         if placement.tpu_topology and (not multi_host or len(pool.locations) != 1):
             raise invalid("A TPU topology needs compact placement in exactly one zone.")
 
-    def _scale_pool(self, request: Any) -> Operation:
+    def _scale_pool(self, request: Any) -> Any:
         key, _ = self._idle(request.name.partition("/nodePools/")[0])
         _, pool = self._pool(request)
         _check_scaling(request.autoscaling)
@@ -371,7 +294,7 @@ class Clusters:
 
         return self._start("SetNodePoolAutoscaling", key, finish, lambda _: None, pool.name)
 
-    def _delete_pool(self, request: Any) -> Operation:
+    def _delete_pool(self, request: Any) -> Any:
         key, cluster = self._idle(request.name.partition("/nodePools/")[0])
         _, pool = self._pool(request)
         pool.status = _POOL_STATUS.STOPPING
@@ -403,13 +326,13 @@ class Clusters:
         finish: Callable[[], None],
         give_up: Callable[[str], None],
         pool: str = "",
-    ) -> Operation:
+    ) -> Any:
         self._state.mark()
         project, _, _, location, cluster = key.split("/")
         link = f"clusters/{cluster}" + (f"/nodePools/{pool}" if pool else "")
-        return self._state.start(
-            method, new_name(), key, finish, give_up, place=(project, location), link=link
-        )
+        place = (project, location)
+        made = self._state.start(method, new_name(), key, finish, give_up, place=place, link=link)
+        return self._shown(made)
 
     def _idle(self, name: str) -> tuple[str, Any]:
         """Return a cluster that may be changed now."""
@@ -417,10 +340,10 @@ class Clusters:
         running = self._state.running(key)
         if running is not None:
             running.poll()  # For a client that only tries again.
-            doing = _VERBS[running.method][1].format(found.name)
             raise ApiError(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"Operation {running.name} is currently {doing}. Please wait and try again once it is done.",
+                f"Operation {running.name} is currently changing cluster {found.name}. Please wait and try again "
+                "once it is done.",
             )
         return key, found
 

@@ -15,13 +15,11 @@ from kinetic_servers.google.apis import Api, GoogleApis
 from kinetic_servers.google.billing import Billing
 from kinetic_servers.google.buckets import Buckets
 from kinetic_servers.google.clusters import Clusters
-from kinetic_servers.google.compute.resources import Resource, automatic_subnetworks
-from kinetic_servers.google.compute.service import ComputeService
-from kinetic_servers.google.gate import STATUS, HttpFault
+from kinetic_servers.google.compute import ComputeService
+from kinetic_servers.google.networks import Resource
 from kinetic_servers.google.projects import Projects, Quotas, ServiceUsage
 from kinetic_servers.google.repositories import Repositories
-from kinetic_servers.google.state import TITLES, Project, State
-from kinetic_servers.http.messages import RefusedError
+from kinetic_servers.google.state import KNOWN, Project, State
 from kinetic_servers.http.server import HttpServer
 from kinetic_servers.policies import new_etag
 
@@ -56,22 +54,23 @@ class GoogleCloud(State):
         self.authority = authority or Authority(folder)
         self.identity = GoogleIdentity(folder, token=token)
         super().__init__()
-        self._faults: list[HttpFault] = []
-        self._clusters = Clusters(self, api_server)
-        self._compute = ComputeService(self, self._faults, self._accepts)
         apis: list[Api] = [
             ServiceUsage(self),
             Projects(self),
             Accounts(self),
             Repositories(self),
-            self._clusters,
+            Clusters(self, api_server),
             Quotas(self),
             Billing(self),
         ]
         self.grpc = GoogleApis(self, self.authority, self.identity, apis)
-        self.compute = _Compute(self._compute)
+        self.compute = _Compute(
+            ComputeService(
+                self, lambda token: self.identity.accepts(token, "https://compute.googleapis.com/")
+            )
+        )
         """Compute's REST API; it has `faults`."""
-        self.buckets = Buckets(self, self._faults, host=host)
+        self.buckets = Buckets(self, host=host)
         """The bucket server; it has `faults`, and the controls of `GcsServer`."""
         self.bucket_policies = self.buckets.policies
         self._running = ExitStack()
@@ -105,36 +104,15 @@ class GoogleCloud(State):
 
     # --- What exists
 
-    def add_project(
-        self,
-        name: str,
-        *,
-        number: int,
-        apis: Iterable[str] = (),
-        billing: bool = True,
-        default_network: bool = False,
-    ) -> None:
-        """Add a project.
-
-        Args:
-            name: Its id.
-            number: Its number.
-            apis: The enabled APIs, such as `compute.googleapis.com`.
-            billing: Whether it has a billing account.
-            default_network: Whether it has the network `default`.
-        """
+    def add_project(self, name: str, *, number: int, apis: Iterable[str] = ()) -> None:
+        """Add a project with the id *name*; *apis* are enabled, such as `compute.googleapis.com`."""
         enabled = {each.removesuffix(".googleapis.com"): 0 for each in apis}
-        assert enabled.keys() <= TITLES.keys(), "an API is unknown"
+        assert enabled.keys() <= KNOWN, "an API is unknown"
         with self.lock:
-            self.projects[name] = Project(name, number, billing=billing, apis=enabled)
+            self.projects[name] = Project(name, number, apis=enabled)
             policy = self.policy(name)
             policy.bindings.add(role="roles/owner", members=["user:owner@example.com"])
             policy.etag = new_etag()
-            if default_network:
-                data = {"name": "default", "autoCreateSubnetworks": True}
-                made = Resource(name, "global", "networks", data)
-                for each in (made, *automatic_subnetworks(made)):
-                    self.existing[each.key] = each
 
     def delete_project(self, name: str) -> None:
         """Mark a project as deleted."""
@@ -190,7 +168,7 @@ class GoogleCloud(State):
             method: Of gRPC, `CreateCluster` or `Projects/SetIamPolicy`; of HTTP, `networks.insert` or
                 `buckets.patch`.
             code: A code of gRPC, or a status of HTTP.
-            message: The message of the error.
+            message: The message of the error, of gRPC only.
             reason: The reason of an `ErrorInfo`, or of an error of HTTP.
             times: How many calls fail.
             after: Whether the call has its effect, and only its response is lost.
@@ -198,21 +176,10 @@ class GoogleCloud(State):
         if isinstance(code, grpc.StatusCode):
             self.grpc.fail(method, code, message, reason=reason, times=times, after=after)
             return
-        known = dict(STATUS.values())
-        error = RefusedError(code, reason or known.get(code, "backendError"), message)
-        with self.lock:
-            self._faults.append(HttpFault(method, error, times, after))
+        server = self.buckets if method.startswith("buckets.") else self.compute
+        server.faults.add(operation=method, status=code, code=reason, times=times, performed=after)
 
-    def fail_operation(
-        self,
-        method: str,
-        message: str,
-        *,
-        code: grpc.StatusCode = grpc.StatusCode.INTERNAL,
-    ) -> None:
+    def fail_operation(self, method: str, message: str) -> None:
         """Let the next operation of *method* end with an error: `CreateCluster`, `routers.insert`."""
         with self.lock:
-            self.failing.append((method, message, code))
-
-    def _accepts(self, token: str) -> bool:
-        return self.identity.accepts(token, "https://compute.googleapis.com/")
+            self.failing.append((method, message))

@@ -12,27 +12,12 @@ import grpc
 from google.iam.v1 import policy_pb2
 
 CALLER: Final = "tester@test-project.iam.gserviceaccount.com"
-TITLES: Final = {
-    "artifactregistry": "Artifact Registry API",
-    "cloudbilling": "Cloud Billing API",
-    "cloudbuild": "Cloud Build API",
-    "cloudquotas": "Cloud Quotas API",
-    "cloudresourcemanager": "Cloud Resource Manager API",
-    "compute": "Compute Engine API",
-    "container": "Kubernetes Engine API",
-    "containerfilesystem": "Container File System API",
-    "iam": "Identity and Access Management (IAM) API",
-    "iamcredentials": "IAM Service Account Credentials API",
-    "logging": "Cloud Logging API",
-    "monitoring": "Cloud Monitoring API",
-    "secretmanager": "Secret Manager API",
-    "serviceusage": "Service Usage API",
-    "storage": "Cloud Storage API",
-    "storage-api": "Google Cloud Storage JSON API",
-    "tpu": "Cloud TPU API",
-}
+KNOWN: Final = {
+    "artifactregistry", "cloudbilling", "cloudbuild", "cloudquotas", "cloudresourcemanager", "compute", "container",
+    "iam", "serviceusage", "storage", "tpu",
+}  # fmt: skip
 """The known APIs, without `.googleapis.com`."""
-ALWAYS: Final = {"serviceusage", "storage", "storage-api"}
+ALWAYS: Final = {"serviceusage", "storage"}
 """APIs that work in every project. Real projects have some more."""
 
 
@@ -57,9 +42,9 @@ class ApiError(Exception):
         self.metadata = metadata
 
 
-def invalid(message: str, reason: str = "") -> ApiError:
+def invalid(message: str) -> ApiError:
     """Return the error for an invalid request."""
-    return ApiError(grpc.StatusCode.INVALID_ARGUMENT, message, reason=reason)
+    return ApiError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def not_found(message: str) -> ApiError:
@@ -159,14 +144,10 @@ class State:
         """Seconds before each answer of a gRPC service."""
         self.hook: Callable[[str], object] | None = None
         """Called with each change that was applied, before it is answered; it may wait."""
-        self.leave_firewalls = False
-        """Whether the firewall rules of a deleted cluster are left."""
         self.quotas: dict[str, int] = {}
         """Limits of Compute Engine in every region, by the id of the quota; others do not exist."""
-        self.late_refusals = False
-        """Whether only the operation fails that deletes a network in use, as Google does it at times."""
-        self.failing: list[tuple[str, str, grpc.StatusCode]] = []
-        """Method, message and code of operations that will fail."""
+        self.failing: list[tuple[str, str]] = []
+        """Method and message of operations that will fail."""
         self.bucket_policies: Callable[[], list[policy_pb2.Policy]] = list
         self._left: int | None = None
         self._calls = threading.local()
@@ -196,14 +177,9 @@ class State:
 
     # --- One call
 
-    @property
-    def dead(self) -> bool:
-        """Whether the client counts as killed."""
-        return self._left is not None and self._left <= 0
-
     def check_alive(self) -> None:
         """Refuse the call if the client counts as killed."""
-        if self.dead:
+        if self._left is not None and self._left <= 0:
             raise ApiError(
                 grpc.StatusCode.UNAUTHENTICATED,
                 "Request had invalid authentication credentials.",
@@ -229,10 +205,8 @@ class State:
     def project(self, name: str) -> Project | None:
         """Return the project with this id or number."""
         name = name.removeprefix("projects/")
-        for each in self.projects.values():
-            if name in (each.id, str(each.number)):
-                return each
-        return None
+        found = (each for each in self.projects.values() if name in (each.id, str(each.number)))
+        return next(found, None)
 
     def sees_account(self, email: str) -> bool:
         """Return whether this call sees a service account; those of unknown projects exist."""
@@ -263,14 +237,16 @@ class State:
         if lag > 0:
             found.apis[api] = lag - 1
         if lag != 0:
-            raise _disabled(api, found)
-        self.demand(permission, resource)
-        return found
-
-    def demand(self, permission: str, resource: str) -> None:
-        """Refuse a caller who does not have *permission*."""
+            host = f"{api}.googleapis.com"
+            raise ApiError(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"{host} has not been used in project {found.number} before or it is disabled.",
+                reason="SERVICE_DISABLED",
+                metadata={"service": host, "consumer": f"projects/{found.number}"},
+            )
         if permission in self.denied:
             raise permission_denied(permission, resource)
+        return found
 
     # --- Operations
 
@@ -281,14 +257,13 @@ class State:
         target: str,
         finish: Callable[[], Any],
         give_up: Callable[[str], Any] = lambda _: None,
-        error: str = "",
         **details: Any,
     ) -> Operation:
         """Start an operation, which may end at once."""
-        made = Operation(name, method, target, self.polls, finish, give_up, error, details=details)
+        made = Operation(name, method, target, self.polls, finish, give_up, details=details)
         for entry in self.failing:
-            if entry[0] == method and not error:
-                made.error, made.code = entry[1:]
+            if entry[0] == method:
+                made.error = entry[1]
                 self.failing.remove(entry)
                 break
         self.operations[name] = made
@@ -298,10 +273,8 @@ class State:
 
     def running(self, target: str) -> Operation | None:
         """Return the operation that changes *target* now."""
-        for each in self.operations.values():
-            if each.target == target and not each.done:
-                return each
-        return None
+        found = (each for each in self.operations.values() if each.target == target)
+        return next((each for each in found if not each.done), None)
 
     def look(self, target: str) -> None:
         """Count a look at *target*, after its answer, as a poll of its operation."""
@@ -312,24 +285,3 @@ class State:
 def new_name(kind: str = "operation") -> str:
     """Return a new name of an operation."""
     return f"{kind}-{secrets.token_hex(8)}"
-
-
-def _disabled(api: str, project: Project) -> ApiError:
-    host = f"{api}.googleapis.com"
-    place = (
-        f"https://console.developers.google.com/apis/api/{host}/overview?project={project.number}"
-    )
-    return ApiError(
-        grpc.StatusCode.PERMISSION_DENIED,
-        f"{TITLES.get(api, host)} has not been used in project {project.number} before or it is disabled. "
-        f"Enable it by visiting {place} then retry. If you enabled this API recently, wait a few minutes "
-        "for the action to propagate to our systems and retry.",
-        reason="SERVICE_DISABLED",
-        metadata={
-            "service": host,
-            "consumer": f"projects/{project.number}",
-            "containerInfo": str(project.number),
-            "serviceTitle": TITLES.get(api, host),
-            "activationUrl": place,
-        },
-    )

@@ -43,7 +43,9 @@ class Fault:
 
     status: int | None = None
     code: str = ""
-    """The code in that response, such as `TOOMANYREQUESTS`; empty: one that fits. Of registries only."""
+    """The code in that response, such as `TOOMANYREQUESTS`; empty: one that fits. Not of buckets."""
+    performed: bool = False
+    """Whether the call is performed before that response is sent."""
     retry_after: float | str | None = None
     page: str | bytes | None = None
     """The body of a response that is not the service's."""

@@ -31,19 +31,22 @@ class Call:
     to_name: str = ""
     principal: str | None = None
     """Who makes the request; None: nobody, or it was not accepted."""
+    _body: bytes | None = None
 
     def arg(self, name: str) -> str:
         """Return a parameter of the query; empty if there is none."""
         return self.query.get(name, [""])[0]
 
     async def read(self, limit: int = 4 << 20) -> bytes:
-        """Return the whole body."""
-        data = b""
-        async for chunk in self.chunks():
-            data += chunk
-            if len(data) > limit:
-                raise RefusedError(413, "uploadTooLarge", "Request too large.")
-        return data
+        """Return the whole body, as often as it is asked for."""
+        if self._body is None:
+            data = b""
+            async for chunk in self.chunks():
+                data += chunk
+                if len(data) > limit:
+                    raise RefusedError(413, "uploadTooLarge", "Request too large.")
+            self._body = data
+        return self._body
 
 
 @dataclass

@@ -114,6 +114,8 @@ class Web:
             extra = {"Location": fault.location} if fault.location else {}
             return Answer(fault.status or 200, page, {"Content-Type": kind, **extra})
         if fault.status is not None:
+            if fault.performed:
+                await self._service.perform(call)
             answer = self._service.refuse(call, self._service.injected(fault.status, fault.code))
             if fault.retry_after is not None:
                 after = fault.retry_after
