@@ -29,7 +29,6 @@ NEEDS: Final = {
     "objects.insert.start": ("storage.objects.create", "object"),
     "objects.patch": ("storage.objects.update", "object"),
     "objects.delete": ("storage.objects.delete", "object"),
-    "objects.copy": ("storage.objects.get", "object"),
     "objects.rewrite": ("storage.objects.get", "object"),
 }
 """Operation → the permission it needs, and on what. Requests of an upload session need none."""
@@ -91,7 +90,7 @@ class Access:
         if call.operation in NEEDS:
             permission, on = NEEDS[call.operation]
             self.demand(call, permission, call.bucket, on)
-        if call.operation in ("objects.copy", "objects.rewrite"):
+        if call.operation == "objects.rewrite":
             self.demand(call, "storage.objects.create", call.to_bucket, "object")
 
     def demand(self, call: Call, permission: str, bucket: str, on: str = "object") -> None:

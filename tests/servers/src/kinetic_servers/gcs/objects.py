@@ -10,12 +10,7 @@ from kinetic_servers.gcs.access import Access
 from kinetic_servers.gcs.arguments import check_object_name, json_of, number
 from kinetic_servers.gcs.errors import invalid
 from kinetic_servers.gcs.listing import Listing, page_of, pattern_of
-from kinetic_servers.gcs.resources import (
-    etag_of,
-    merged_object_fields,
-    object_fields,
-    object_resource,
-)
+from kinetic_servers.gcs.resources import etag_of, merged_object_fields, object_resource
 from kinetic_servers.gcs.state import State, StoredObject, check_generation
 from kinetic_servers.http.messages import Answer, Call, RefusedError, json_answer
 
@@ -62,8 +57,6 @@ class ObjectCalls:
         if glob and call.arg("delimiter"):
             raise invalid("This server does not support matchGlob with a delimiter.")
         limit = number(call, "maxResults") or self._state.largest_page
-        if limit < 0:
-            raise invalid(f"Invalid value for maxResults: '{limit}'.")
         wanted = Listing(
             prefix=call.arg("prefix"),
             delimiter=call.arg("delimiter"),
@@ -82,12 +75,19 @@ class ObjectCalls:
         present = {key: value for key, value in data.items() if value}
         return json_answer({"kind": "storage#objects", **present})
 
-    async def copy(self, call: Call) -> Answer:
-        return json_answer(object_resource(await self._copied(call), call.base))
-
     async def rewrite(self, call: Call) -> Answer:
-        """Copy an object as `copy` does; Google may take several calls for a large one."""
-        copied = await self._copied(call)
+        """Copy an object, with its metadata; Google may take several calls for a large one."""
+        if await json_of(call):
+            raise invalid("This server gives copies no other metadata.")
+        check_object_name(call.to_name)
+        source = self._state.object(call.bucket, call.name)
+        check_generation(number(call, "ifSourceGenerationMatch"), source)
+        expected = number(call, "ifGenerationMatch")
+        check_generation(expected, self._state.bucket(call.to_bucket).objects.get(call.to_name))
+        self._access.demand_overwrite(call, call.to_bucket, call.to_name)
+        copied = self._state.store(
+            call.to_bucket, call.to_name, source.content, dict(source.fields), expected
+        )
         data = {
             "kind": "storage#rewriteResponse",
             "objectSize": str(copied.size),
@@ -96,19 +96,6 @@ class ObjectCalls:
             "resource": object_resource(copied, call.base),
         }
         return json_answer(data)
-
-    async def _copied(self, call: Call) -> StoredObject:
-        given = await json_of(call)
-        check_object_name(call.to_name)
-        generation, expected = number(call, "sourceGeneration"), number(call, "ifGenerationMatch")
-        source = self._state.object(call.bucket, call.name, generation)
-        check_generation(number(call, "ifSourceGenerationMatch"), source)
-        found = self._state.bucket(call.to_bucket).objects.get(call.to_name)
-        check_generation(expected, found)
-        self._access.demand_overwrite(call, call.to_bucket, call.to_name)
-        # Given metadata replaces all metadata of the source.
-        fields = object_fields(given) if given else dict(source.fields)
-        return self._state.store(call.to_bucket, call.to_name, source.content, fields, expected)
 
     def _object_of(self, call: Call) -> StoredObject:
         self._state.bucket(call.bucket)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from kinetic_servers.gcs.access import Access
@@ -22,16 +21,13 @@ QUANTUM: Final = 256 * 1024
 _CONTENT_RANGE: Final = re.compile(r"bytes\s*(?:(\d+)-(\d+)|(\*))/(\d+|\*)")
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """The `Content-Range` of a request: the offsets of its bytes, and the total size if known."""
 
     start: int | None
-    """None if the request has no bytes, and only queries the status."""
+    """None, as `end`: the request has no bytes, and only queries the status."""
     end: int | None
     total: int | None
-    whole: bool = False
-    """Whether the request has no `Content-Range`, because it has all bytes."""
 
 
 class ResumableCalls:
@@ -67,27 +63,16 @@ class ResumableCalls:
     async def chunk(self, call: Call) -> Answer:
         """Receive a chunk; the last one creates the object."""
         upload = self._upload_of(call)
-        if upload.finished is not None:
-            return self._finished_answer(upload, call)
         sent = _parse_content_range(call)
-        if sent.start is None:
-            return await self.status(call)
-        await self._receive(upload, sent, call)
-        total = upload.incoming.size if sent.whole else sent.total
-        if total is None or upload.incoming.size < total:
-            return self._incomplete_answer(upload, call)
-        return self._finish(upload, call)
+        if upload.finished is None:
+            await self._receive(upload, sent, call)
+        return self._answer(upload, sent, call)
 
     async def status(self, call: Call) -> Answer:
         """Return how many bytes arrived; create the object if none is missing."""
         upload = self._upload_of(call)
-        if upload.finished is not None:
-            return self._finished_answer(upload, call)
-        sent = _parse_content_range(call)
         async with upload.lock:
-            if sent.total is not None and upload.incoming.size == sent.total:
-                return self._finish(upload, call)
-            return self._incomplete_answer(upload, call)
+            return self._answer(upload, _parse_content_range(call), call)
 
     def _upload_of(self, call: Call) -> Upload:
         upload = self._state.uploads.get(call.arg("upload_id"))
@@ -101,7 +86,8 @@ class ResumableCalls:
         return upload
 
     async def _receive(self, upload: Upload, sent: Sent, call: Call) -> None:
-        assert sent.start is not None
+        if sent.start is None or sent.end is None:
+            raise invalid("Failed to parse Content-Range header.")
         turn = upload.turn = upload.turn + 1
         async with upload.lock:  # An older request may still be writing.
             have = upload.incoming.size
@@ -115,25 +101,18 @@ class ResumableCalls:
                 f"Invalid request. The size of the upload was declared as {upload.declared} byte(s), "
                 f"but the Content-Range header says {sent.total} byte(s)."
             )
-        promised = None if sent.end is None else sent.end + 1 - sent.start
-        announced = call.headers.get("content-length", "")
-        if promised is not None and announced.isdigit() and int(announced) != promised:
-            raise _wrong_length(int(announced), sent)
-        last = sent.whole or (
-            sent.total is not None and (sent.end is None or sent.end + 1 == sent.total)
-        )
-        if not last and promised is not None and promised < QUANTUM:
+        promised = sent.end + 1 - sent.start
+        last = sent.end + 1 == sent.total
+        if not last and promised < QUANTUM:
             raise invalid(
                 "Invalid request. The number of bytes uploaded is required to be equal or greater than "
-                f"{QUANTUM}, except for the final request (it's recommended to be the exact multiple of "
-                f"{QUANTUM}). The received request contained {promised} bytes, which does not meet this "
-                "requirement."
+                f"{QUANTUM}, except for the final request. The received request contained {promised} bytes."
             )
         # Skip bytes that arrived before.
         await self._append(upload, turn, call, have - sent.start, promised, last=last)
 
     async def _append(
-        self, upload: Upload, turn: int, call: Call, skip: int, promised: int | None, *, last: bool
+        self, upload: Upload, turn: int, call: Call, skip: int, promised: int, *, last: bool
     ) -> None:
         held, received = b"", 0
         async for data in call.chunks():
@@ -145,12 +124,22 @@ class ResumableCalls:
             if whole:
                 await _write(upload, turn, held[:whole])
                 held = held[whole:]
-        if promised is not None and received != promised:
+        if received != promised:
             raise invalid(f"Invalid request. There were {received} byte(s) in the request body.")
         if last and held:
             await _write(upload, turn, held)
 
-    def _finish(self, upload: Upload, call: Call) -> Answer:
+    def _answer(self, upload: Upload, sent: Sent, call: Call) -> Answer:
+        if upload.finished is None and upload.incoming.size == sent.total:
+            self._finish(upload, call)
+        headers = uploader_headers(call)
+        if upload.finished is not None:
+            return json_answer(object_resource(upload.finished, call.base), headers=headers)
+        if upload.incoming.size:
+            headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
+        return Answer(308, b"", headers)
+
+    def _finish(self, upload: Upload, call: Call) -> None:
         content = upload.incoming.finish()
         checks = {**upload.checks, **checks_of({}, call)}
         try:
@@ -163,18 +152,6 @@ class ResumableCalls:
             if error.status in (400, 412):
                 upload.gone = 410  # A wrong checksum or precondition ends the session.
             raise
-        return self._finished_answer(upload, call)
-
-    def _finished_answer(self, upload: Upload, call: Call) -> Answer:
-        assert upload.finished is not None
-        resource = object_resource(upload.finished, call.base)
-        return json_answer(resource, headers=uploader_headers(call))
-
-    def _incomplete_answer(self, upload: Upload, call: Call) -> Answer:
-        headers = uploader_headers(call)
-        if upload.incoming.size:
-            headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
-        return Answer(308, b"", headers)
 
 
 async def _write(upload: Upload, turn: int, data: bytes) -> None:
@@ -185,11 +162,7 @@ async def _write(upload: Upload, turn: int, data: bytes) -> None:
 
 
 def _parse_content_range(call: Call) -> Sent:
-    text = call.headers.get("content-range")
-    if text is None:
-        announced = call.headers.get("content-length", "")
-        total = int(announced) if announced.isdigit() else None
-        return Sent(0, None if not total else total - 1, total, whole=True)
+    text = call.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text.strip())
     if match is None:
         raise invalid(f"Failed to parse Content-Range header: '{text}'.")
@@ -200,13 +173,3 @@ def _parse_content_range(call: Call) -> Sent:
     if end < start or (total is not None and end >= total):
         raise invalid(f"Invalid Content-Range header: '{text}'.")
     return Sent(start, end, total)
-
-
-def _wrong_length(found: int, sent: Sent) -> RefusedError:
-    assert sent.start is not None
-    assert sent.end is not None
-    return invalid(
-        f"Invalid request. There were {found} byte(s) in the request body. There should have been "
-        f"{sent.end + 1 - sent.start} byte(s) (starting at offset {sent.start} and ending at offset "
-        f"{sent.end}) according to the Content-Range header."
-    )

@@ -34,7 +34,6 @@ _ROUTES: Final = {
     ("GET", "b/B/o/O"): "objects.get",
     ("PATCH", "b/B/o/O"): "objects.patch",
     ("DELETE", "b/B/o/O"): "objects.delete",
-    ("POST", "b/B/o/O/copyTo/b/TB/o/TO"): "objects.copy",
     ("POST", "b/B/o/O/rewriteTo/b/TB/o/TO"): "objects.rewrite",
 }
 _SHAPES: Final = [(method, shape.split("/"), name) for (method, shape), name in _ROUTES.items()]
@@ -63,7 +62,6 @@ class GcsService(Service):
             "objects.get.media": objects.download,
             "objects.patch": objects.patch,
             "objects.delete": objects.delete,
-            "objects.copy": objects.copy,
             "objects.rewrite": objects.rewrite,
             "objects.insert": uploads.insert,
             "objects.insert.start": resumable.start,
