@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tests.soak.places import Place, Submitter, print_failure
@@ -131,7 +130,6 @@ class Evicted:
     name: str
     host: int
     restarts: int | None
-    at: float
 
 
 @dataclass
@@ -322,7 +320,7 @@ class Round:
         view = self._wait(lambda: self._next_pod(planned.host) or self._is_over())
         if not isinstance(view, PodView):
             return False
-        pod = Evicted(planned.moment, view.name, view.host, view.restarts, 0.0)
+        pod = Evicted(planned.moment, view.name, view.host, view.restarts)
         fault = None
         if planned.moment in HELD:
             held = HELD[planned.moment]
@@ -343,7 +341,6 @@ class Round:
             self._wait(lambda: has_come() or not self._lives(view) or self._is_over())
             eventually(lambda at=time.monotonic() + planned.delay: time.monotonic() > at)
             if has_come() and self._lives(view):
-                pod.at = time.monotonic()
                 self.ground.bed.evict(self.ground.namespace, pod.name, grace=planned.grace)
                 self.facts.evicted.append(pod)
                 self._evicted.add(view.uid)
@@ -488,7 +485,7 @@ def run(given: argparse.Namespace) -> int:
         with ThreadPoolExecutor(given.at_once) as pool:
             numbers = range(given.first, given.first + given.rounds)
             rounds = [one for one in pool.map(run_one, numbers) if one is not None]
-    print(_table(rounds), _delays(rounds), sep="\n\n")
+    print(_table(rounds))
     right = sum(one.facts.reported.get("right") is True for one in rounds)
     evicted = sum(len(one.facts.evicted) for one in rounds)
     seconds = time.monotonic() - began
@@ -515,21 +512,4 @@ def _table(rounds: list[Round]) -> str:
         those = Counter(end for at, end in found if moment in (at, "all"))
         figures = " | ".join(str(those[end]) for end in ends)
         lines.append(f"| {moment} | {those.total()} | {figures} |")
-    return "\n".join(lines)
-
-
-def _delays(rounds: list[Round]) -> str:
-    """Return a table of the seconds from an eviction until the function ran again, where it had ended at once."""
-    found: dict[int, list[float]] = {}
-    for one in rounds:
-        facts = one.facts
-        for count, pod in enumerate(facts.evicted, 1):
-            lost = max(facts.attempts_of(pod), default=0)
-            begun = [at for (what, n, _), at in facts.marks.items() if what == "ran" and n > lost]
-            if one.plan.on_sigterm != "ignores" and pod.moment == "in the function" and begun:
-                found.setdefault(count, []).append(min(begun) - pod.at)
-    lines = ["| eviction of a job | times | median, s | least | most |", "|---|---|---|---|---|"]
-    for count, all_ in sorted(found.items()):
-        figures = " | ".join(f"{one:.0f}" for one in (median(all_), min(all_), max(all_)))
-        lines.append(f"| {count} | {len(all_)} | {figures} |")
     return "\n".join(lines)
