@@ -17,7 +17,6 @@ import pytest
 from kinetic_servers.gcs import GcsServer
 
 Ask = Callable[..., Any]
-QUANTUM = 256 * 1024
 UPLOADS = "/upload/storage/v1/b/bucket/o"
 MEDIA = f"{UPLOADS}?uploadType=media&name="
 OBJECTS = "/storage/v1/b/bucket/o"
@@ -28,9 +27,6 @@ def wait_until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < until
         threading.Event().wait(0.001)
-
-
-# --- Failures
 
 
 def test_a_status_is_sent_as_often_as_the_fault_says_and_nothing_is_done(
@@ -71,19 +67,6 @@ def test_a_connection_breaks_where_the_fault_says(server: GcsServer, ask: Ask) -
     assert moved == {"before": 0, "request": 500_000, "after": 1_000_000}
 
 
-def test_whole_quanta_stay_when_the_connection_of_a_chunk_breaks(
-    server: GcsServer, ask: Ask
-) -> None:
-    session = ask("POST", f"{UPLOADS}?uploadType=resumable&name=o").headers["location"]
-    server.faults.add(operation="objects.insert.chunk", reset="request", times=1)
-    data = b"x" * (4 * QUANTUM)
-
-    with pytest.raises(ConnectionError):
-        ask("PUT", session, data)
-    asked = ask("PUT", session, Content_Range=f"bytes */{len(data)}")
-    assert (asked.status, asked.headers["range"]) == (308, f"bytes=0-{2 * QUANTUM - 1}")
-
-
 @pytest.mark.parametrize("at", [None, 100_000])
 def test_a_held_request_waits_until_it_is_released(
     server: GcsServer, ask: Ask, at: int | None
@@ -102,12 +85,6 @@ def test_a_held_request_waits_until_it_is_released(
         fault.release()
         assert held.result().status == 200
     assert ask("POST", MEDIA + "held").status == 200
-
-
-# --- The log
-
-
-# --- Where it runs
 
 
 def test_as_a_process_the_server_ends_with_the_process_that_started_it(

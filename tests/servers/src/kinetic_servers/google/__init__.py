@@ -28,7 +28,8 @@ unknown project makes a stranger's bucket.
 Where it differs from Google: an API must be enabled in the project of the resource, not in the caller's, and
 enabling one enables no other. Policies are kept and checked, but `deny` alone decides what the caller may do.
 Operations end after polls, not after time; a look at a cluster or a resource of Compute is a poll too.
-The firewall rules of a deleted cluster always stay: Google leaves them at times. GKE names a missing permission as IAM does, with an `ErrorInfo`; Google's own sentence is
+The firewall rules of a deleted cluster always stay: Google leaves them at times. GKE names a missing
+permission as IAM does, with an `ErrorInfo`; Google's own sentence is
 `Required "container.clusters.get" permission(s) for "projects/P".` without one.
 """
 

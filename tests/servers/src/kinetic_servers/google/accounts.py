@@ -11,7 +11,7 @@ from typing import Any, Final
 from google.cloud import iam_admin_v1 as iam
 from google.protobuf import empty_pb2
 
-from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.apis import Rpcs, rpcs
 from kinetic_servers.google.places import parts_of
 from kinetic_servers.google.policies import PolicyCalls, bury
 from kinetic_servers.google.state import State, invalid, not_found, taken
@@ -41,26 +41,19 @@ class Accounts:
         self._state = state
         policies = PolicyCalls(state, lambda name: self._find(name)[0], "iam")
         may = "iam.serviceAccounts"
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
+        self.services: Mapping[str, Rpcs] = {
             "google.iam.admin.v1.IAM": {
-                "CreateServiceAccount": Rpc(
-                    f"{may}.create",
-                    iam.CreateServiceAccountRequest,
-                    iam.ServiceAccount,
-                    self._create,
-                ),
-                "DeleteServiceAccount": Rpc(
-                    f"{may}.delete", iam.DeleteServiceAccountRequest, empty_pb2.Empty, self._delete
-                ),
-                "GetServiceAccount": Rpc(
-                    f"{may}.get",
-                    iam.GetServiceAccountRequest,
-                    iam.ServiceAccount,
-                    lambda request: self._find(request.name)[1],
+                **rpcs(
+                    (f"{may}.create", iam.CreateServiceAccountRequest, iam.ServiceAccount, self._create),
+                    (f"{may}.delete", iam.DeleteServiceAccountRequest, empty_pb2.Empty, self._delete),
+                    (f"{may}.get", iam.GetServiceAccountRequest, iam.ServiceAccount, self._get),
                 ),
                 **policies.rpcs(may),
             }
-        }
+        }  # fmt: skip
+
+    def _get(self, request: Any) -> Any:
+        return self._find(request.name)[1]
 
     def _create(self, request: Any) -> Any:
         project, name = self._state.project(request.name), request.account_id

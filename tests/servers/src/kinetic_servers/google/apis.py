@@ -28,12 +28,21 @@ class Rpc:
     serve: Callable[[Any], Any]
 
 
+Rpcs = Mapping[str, Rpc]
+"""The methods of a service, by name."""
+
+
+def rpcs(*rows: tuple[str | None, Any, Any, Callable[[Any], Any]]) -> Rpcs:
+    """Return methods from the fields of `Rpc`; the type of its requests tells the name of each."""
+    return {row[1].__name__.removesuffix("Request"): Rpc(*row) for row in rows}
+
+
 class Api(Protocol):
     """An API, which may have several gRPC services."""
 
     api: str
     """The host, without `.googleapis.com`."""
-    services: Mapping[str, Mapping[str, Rpc]]
+    services: Mapping[str, Rpcs]
     """Full name of a service → its methods, by name."""
 
 
@@ -53,8 +62,8 @@ class GoogleApis(RpcServer):
 
     def methods(self) -> Iterator[Method]:
         for api in self._apis:
-            for service, rpcs in api.services.items():
-                for name, rpc in rpcs.items():
+            for service, methods in api.services.items():
+                for name, rpc in methods.items():
                     serve = partial(self._serve, api.api, name, rpc)
                     yield Method(f"{service}/{name}", rpc.request, rpc.response, serve)
         found = Rpc(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 from google.cloud import billing_v1 as billing
 
-from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.apis import Rpcs, rpcs
 from kinetic_servers.google.state import ApiError, State, invalid
 
 _COMPUTE: Final = "services/6F81-5844-456A"
@@ -28,20 +28,16 @@ class Billing:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        package = "google.cloud.billing.v1"
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
-            f"{package}.CloudBilling": {
-                "GetProjectBillingInfo": Rpc(
-                    "resourcemanager.projects.get",
-                    billing.GetProjectBillingInfoRequest,
-                    billing.ProjectBillingInfo,
-                    self._get,
-                )
-            },
-            f"{package}.CloudCatalog": {
-                "ListSkus": Rpc(None, billing.ListSkusRequest, billing.ListSkusResponse, self._list)
-            },
-        }
+        package, info, skus = (
+            "google.cloud.billing.v1",
+            billing.ProjectBillingInfo,
+            billing.ListSkusResponse,
+        )
+        may = "resourcemanager.projects.get"
+        self.services: Mapping[str, Rpcs] = {
+            f"{package}.CloudBilling": rpcs((may, billing.GetProjectBillingInfoRequest, info, self._get)),
+            f"{package}.CloudCatalog": rpcs((None, billing.ListSkusRequest, skus, self._list)),
+        }  # fmt: skip
 
     def _get(self, request: Any) -> Any:
         found = self._state.project(request.name)

@@ -12,7 +12,7 @@ import grpc
 from google.cloud import container_v1 as gke
 from google.rpc import status_pb2
 
-from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.apis import Rpcs, rpcs
 from kinetic_servers.google.networks import firewalls_of_cluster
 from kinetic_servers.google.places import MACHINES, REGIONS, ZONES, check_labels, parts_of
 from kinetic_servers.google.state import (
@@ -40,29 +40,20 @@ class Clusters:
     def __init__(self, state: State, api_server: Callable[[Any], tuple[str, str]]) -> None:
         self._state = state
         self._api_server = api_server
-        may = "container.clusters"
-        changing: tuple[tuple[str, Any, Callable[[Any], Any]], ...] = (
-            ("create", gke.CreateClusterRequest, self._create),
-            ("update", gke.CreateNodePoolRequest, self._create_pool),
-            ("delete", gke.DeleteClusterRequest, self._delete),
-            ("update", gke.DeleteNodePoolRequest, self._delete_pool),
-            ("update", gke.SetNodePoolAutoscalingRequest, self._scale_pool),
-            ("update", gke.UpdateClusterRequest, self._update),
-        )
-        reading: tuple[tuple[str, Any, Any, Callable[[Any], Any]], ...] = (
-            (f"{may}.get", gke.GetClusterRequest, gke.Cluster, self._get),
-            (f"{may}.get", gke.GetNodePoolRequest, gke.NodePool, self._get_pool),
-            (f"{may}.list", gke.ListClustersRequest, gke.ListClustersResponse, self._list),
-            ("container.operations.get", gke.GetOperationRequest, gke.Operation, self._operation),
-        )
-        rpcs = [
-            *(Rpc(f"{may}.{verb}", asked, gke.Operation, do) for verb, asked, do in changing),
-            *(Rpc(*each) for each in reading),
-        ]
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
-            "google.container.v1.ClusterManager": {
-                each.request.__name__.removesuffix("Request"): each for each in rpcs
-            }
+        may, operation = "container.clusters", gke.Operation
+        self.services: Mapping[str, Rpcs] = {
+            "google.container.v1.ClusterManager": rpcs(
+                (f"{may}.create", gke.CreateClusterRequest, operation, self._create),
+                (f"{may}.update", gke.CreateNodePoolRequest, operation, self._create_pool),
+                (f"{may}.delete", gke.DeleteClusterRequest, operation, self._delete),
+                (f"{may}.update", gke.DeleteNodePoolRequest, operation, self._delete_pool),
+                (f"{may}.update", gke.SetNodePoolAutoscalingRequest, operation, self._scale_pool),
+                (f"{may}.update", gke.UpdateClusterRequest, operation, self._update),
+                (f"{may}.get", gke.GetClusterRequest, gke.Cluster, self._get),
+                (f"{may}.get", gke.GetNodePoolRequest, gke.NodePool, self._get_pool),
+                (f"{may}.list", gke.ListClustersRequest, gke.ListClustersResponse, self._list),
+                ("container.operations.get", gke.GetOperationRequest, operation, self._operation),
+            )
         }
 
     # --- Reading

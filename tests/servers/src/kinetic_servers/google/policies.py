@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 from google.iam.v1 import iam_policy_pb2, policy_pb2
 
-from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.apis import Rpcs, rpcs
 from kinetic_servers.google.state import ApiError, State, invalid
 from kinetic_servers.policies import is_stale, new_etag, read, replaced
 
@@ -95,17 +95,13 @@ class PolicyCalls:
         self._key_of = key_of
         """Return the full name of a resource, which must exist."""
 
-    def rpcs(self, permissions: str) -> dict[str, Rpc]:
+    def rpcs(self, permissions: str) -> Rpcs:
         """Return the methods that read and write policies, whose permissions begin with *permissions*."""
         asked, policy = iam_policy_pb2, policy_pb2.Policy
-        return {
-            "GetIamPolicy": Rpc(
-                f"{permissions}.getIamPolicy", asked.GetIamPolicyRequest, policy, self._get
-            ),
-            "SetIamPolicy": Rpc(
-                f"{permissions}.setIamPolicy", asked.SetIamPolicyRequest, policy, self._set
-            ),
-        }
+        return rpcs(
+            (f"{permissions}.getIamPolicy", asked.GetIamPolicyRequest, policy, self._get),
+            (f"{permissions}.setIamPolicy", asked.SetIamPolicyRequest, policy, self._set),
+        )
 
     def _get(self, request: Any) -> Any:
         return read(self._policy(request), request.options.requested_policy_version)

@@ -12,7 +12,7 @@ from google.cloud import service_usage_v1 as usage
 from google.iam.v1 import iam_policy_pb2
 from google.longrunning import operations_pb2
 
-from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.apis import Rpcs, rpcs
 from kinetic_servers.google.places import REGIONS, parts_of
 from kinetic_servers.google.policies import PolicyCalls
 from kinetic_servers.google.state import (
@@ -38,21 +38,13 @@ class ServiceUsage:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
-            "google.api.serviceusage.v1.ServiceUsage": {
-                "BatchEnableServices": Rpc(
-                    "serviceusage.services.enable",
-                    usage.BatchEnableServicesRequest,
-                    operations_pb2.Operation,
-                    self._enable,
-                ),
-                "BatchGetServices": Rpc(
-                    "serviceusage.services.get",
-                    usage.BatchGetServicesRequest,
-                    usage.BatchGetServicesResponse,
-                    self._list,
-                ),
-            }
+        asked, operation = usage.BatchEnableServicesRequest, operations_pb2.Operation
+        read, found = usage.BatchGetServicesRequest, usage.BatchGetServicesResponse
+        self.services: Mapping[str, Rpcs] = {
+            "google.api.serviceusage.v1.ServiceUsage": rpcs(
+                ("serviceusage.services.enable", asked, operation, self._enable),
+                ("serviceusage.services.get", read, found, self._list),
+            )
         }
 
     def _list(self, request: Any) -> Any:
@@ -126,19 +118,13 @@ class Projects:
     def __init__(self, state: State) -> None:
         self._state = state
         policies = PolicyCalls(state, self._key)
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
+        tested = iam_policy_pb2.TestIamPermissionsResponse
+        found = manager.SearchProjectsResponse
+        self.services: Mapping[str, Rpcs] = {
             "google.cloud.resourcemanager.v3.Projects": {
-                "SearchProjects": Rpc(
-                    None,
-                    manager.SearchProjectsRequest,
-                    manager.SearchProjectsResponse,
-                    self._search,
-                ),
-                "TestIamPermissions": Rpc(
-                    "",
-                    iam_policy_pb2.TestIamPermissionsRequest,
-                    iam_policy_pb2.TestIamPermissionsResponse,
-                    policies.test,
+                **rpcs(
+                    (None, manager.SearchProjectsRequest, found, self._search),
+                    ("", iam_policy_pb2.TestIamPermissionsRequest, tested, policies.test),
                 ),
                 **policies.rpcs("resourcemanager.projects"),
             }
@@ -168,15 +154,9 @@ class Quotas:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
-            "google.api.cloudquotas.v1.CloudQuotas": {
-                "GetQuotaInfo": Rpc(
-                    "cloudquotas.quotas.get",
-                    quotas.GetQuotaInfoRequest,
-                    quotas.QuotaInfo,
-                    self._get,
-                )
-            }
+        may, asked = "cloudquotas.quotas.get", quotas.GetQuotaInfoRequest
+        self.services: Mapping[str, Rpcs] = {
+            "google.api.cloudquotas.v1.CloudQuotas": rpcs((may, asked, quotas.QuotaInfo, self._get))
         }
 
     def _get(self, request: Any) -> Any:

@@ -11,7 +11,7 @@ from google.cloud import artifactregistry_v1 as registry
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from kinetic_servers.google.apis import Rpc
+from kinetic_servers.google.apis import Rpcs, rpcs
 from kinetic_servers.google.places import REGIONS, check_labels, parts_of
 from kinetic_servers.google.policies import PolicyCalls
 from kinetic_servers.google.state import Operation, State, invalid, not_found, taken
@@ -29,26 +29,20 @@ class Repositories:
         policies = PolicyCalls(state, self._key, "artifactregistry")
         may = "artifactregistry.repositories"
         made, operation = registry.Repository, operations_pb2.Operation
-        self.services: Mapping[str, Mapping[str, Rpc]] = {
+        self.services: Mapping[str, Rpcs] = {
             "google.devtools.artifactregistry.v1.ArtifactRegistry": {
-                "CreateRepository": Rpc(
-                    f"{may}.create", registry.CreateRepositoryRequest, operation, self._create
-                ),
-                "DeleteRepository": Rpc(
-                    f"{may}.delete", registry.DeleteRepositoryRequest, operation, self._delete
-                ),
-                "GetRepository": Rpc(
-                    f"{may}.get",
-                    registry.GetRepositoryRequest,
-                    made,
-                    lambda request: self._state.existing[self._key(request.name)],
-                ),
-                "UpdateRepository": Rpc(
-                    f"{may}.update", registry.UpdateRepositoryRequest, made, self._update
+                **rpcs(
+                    (f"{may}.create", registry.CreateRepositoryRequest, operation, self._create),
+                    (f"{may}.delete", registry.DeleteRepositoryRequest, operation, self._delete),
+                    (f"{may}.get", registry.GetRepositoryRequest, made, self._get),
+                    (f"{may}.update", registry.UpdateRepositoryRequest, made, self._update),
                 ),
                 **policies.rpcs(may),
             }
         }
+
+    def _get(self, request: Any) -> Any:
+        return self._state.existing[self._key(request.name)]
 
     def _create(self, request: Any) -> Operation:
         parent, name = parts_of(request.parent, "projects", "locations"), request.repository_id
