@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 
 def encode(record: Record) -> bytes:
     """Return *record* as readable JSON: one line, with sorted keys."""
-    values = _without_none(asdict(record))
+    values = _without_none(asdict(record, dict_factory=_fields))
     if "job" in values:
         values["job"] = _without_none(values["job"])
     return json.dumps(values, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # A record within another keeps keys that are None. One that was added later is left out, as in older records.
+    return {key: value for key, value in pairs if value is not None or key != "exited_with"}
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
