@@ -52,8 +52,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
-    That of docker's engine begins before the tier `images`, which keeps the engine until its end. Those that wait
-    long for pods follow. The last ones before those that take the whole node only ask the API server.
+    Those that wait long for pods begin. The last ones before those that take the whole node only ask the API server.
     """
     items.sort(key=_turn)
     for item in items:
@@ -77,7 +76,6 @@ def _required() -> bool:
 def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
     turns = (
-        "engine",
         "slice_of_two",
         "ada",
         "a_cluster",

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,33 +115,12 @@ def image_of(
         unpacked = io.BytesIO()
         with tarfile.open(fileobj=unpacked, mode="w") as archive:
             archive.add(folder, _FOLDER)
-        added = _layer(registry, name, config, unpacked.getbuffer())
+        layer = registry.push(name, unpacked.getbuffer())
+        config["rootfs"]["diff_ids"].append(layer)  # It is not compressed, which would take longer.
+        config.pop("history", None)
+        added = {
+            "mediaType": "application/vnd.oci.image.layer.v1.tar",
+            "digest": layer,
+            "size": len(unpacked.getbuffer()),
+        }
         return registry.store(name, tag, base, config, [added])
-
-
-def _layer(registry: Registry, name: str, config: Any, unpacked: memoryview) -> dict[str, Any]:
-    """Push a layer and name it in *config*; return its description for a manifest."""
-    layer = registry.push(name, unpacked)
-    config["rootfs"]["diff_ids"].append(layer)  # It is not compressed, which would take longer.
-    config.pop("history", None)
-    return {
-        "mediaType": "application/vnd.oci.image.layer.v1.tar",
-        "digest": layer,
-        "size": len(unpacked),
-    }
-
-
-def image_with_file(
-    bed: Any, tag: str, path: str, content: bytes, variables: Mapping[str, str]
-) -> str:
-    """Return the address of an image with Python, a file and *variables*."""
-    registry, name = Registry(bed.environment["KUBE_BED_REGISTRY"]), "kinetic-tests/with-file"
-    base, config = registry.base()
-    config["config"].setdefault("Env", []).extend(f"{k}={v}" for k, v in variables.items())
-    unpacked = io.BytesIO()
-    with tarfile.open(fileobj=unpacked, mode="w") as archive:
-        file = tarfile.TarInfo(path.removeprefix("/"))
-        file.size = len(content)
-        archive.addfile(file, io.BytesIO(content))
-    added = _layer(registry, name, config, unpacked.getbuffer())
-    return registry.store(name, tag, base, config, [added])

@@ -17,8 +17,7 @@ from typing import Any
 import pods
 import pytest
 import urllib3
-from container_programs import Engine, find_program, running_engine
-from images import REQUIREMENTS, image_of, image_with_file
+from images import REQUIREMENTS, image_of
 from standins import PROXY, SCRATCH, SERVER, push
 
 from kinetic.testing import eventually
@@ -68,29 +67,6 @@ def image_with_jax(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
         "sklearn.datasets",
     )
     return image_of(bed, folder, (*REQUIREMENTS, *more), imports=imports)
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    """A docker engine. Only one runs at a time, so the tier `images` waits until it has ended."""
-    program = find_program("dockerd")
-    if program is None:
-        pytest.skip("dockerd is missing (Debian's package docker.io)")
-    # Its small data is written, and above all deleted, much faster in memory.
-    memory = Path("/dev/shm")
-    in_memory = memory.is_dir() and shutil.disk_usage(memory).free > 2_000_000_000
-    with running_engine(program, where=str(memory) if in_memory else "/var/tmp") as found:
-        yield found
-
-
-@pytest.fixture
-def trusting_base(bed: Any) -> str:
-    """A base image that trusts what this machine trusts: builds in the cloud get no files of it."""
-    default = "/etc/ssl/certs/ca-certificates.crt"
-    trusted = os.environ.get("SSL_CERT_FILE", default)  # noqa: TID251 - which certificates this machine has
-    place = "/etc/authorities.pem"
-    variables = {"PIP_CERT": place, "SSL_CERT_FILE": place}
-    return image_with_file(bed, "trusting", place, Path(trusted).read_bytes(), variables)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(
     plain, here = '@kinetic.run(accelerator="cpu")', "from pods import small\n\n@kinetic.run("
     image = "container_image=os.environ['IMAGE'], memory='512Mi', pod_overrides=small())"
     text = SWEEP.read_text().replace(plain, f"{here}'cpu', {image}")
+    # Each input imports scikit-learn: eight of the twenty show the same.
+    text = re.sub("^WIDTHS = .*", "WIDTHS = (3e-4, 1e-3)", text, flags=re.M)
     (project.root / "sweep.py").write_text(text)
     submitter = project.start("sweep.py")
     group = submitter.stdout.readline().split()[-1]
@@ -39,7 +42,7 @@ def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(
 
     assert done.returncode == 0, done.stdout + done.stderr
     scores = [float(row.split()[-1]) for row in done.stdout.splitlines()[1:-1]]
-    assert len(scores) == 20
+    assert len(scores) == 8
     assert scores[0] == max(scores) > 0.97
     assert not project.objects("job,pod", group)
 
