@@ -24,12 +24,12 @@ from kinetic_servers.gke import GkeServer
 from .conftest import client_of, ended
 
 JOBS = """
-    import kinetic, pathlib
+    import kinetic, pathlib, time
 
     @kinetic.run(accelerator="cpu")
     def read(data, until):
         while until and not pathlib.Path(until).exists():
-            pass
+            time.sleep(0.02)
         return sorted(p.name for p in pathlib.Path(data).iterdir())
 """
 
