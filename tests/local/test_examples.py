@@ -17,9 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def environment_of_a_user(home: Path) -> dict[str, str]:
-    # Without bytecode, every job would compile the libraries that it imports.
-    own = ("KINETIC_", "PYTHONDONTWRITEBYTECODE")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(own)}  # noqa: TID251
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
     return {**kept, "KINETIC_HOME": str(home)}
 
 

@@ -147,8 +147,6 @@ class Hub(HttpServer, Service):
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    # Importing the library takes six times as long without bytecode.
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     for name in list(os.environ):  # noqa: TID251
         if name.startswith(("HF_", "HUGGING")):
             monkeypatch.delenv(name)
