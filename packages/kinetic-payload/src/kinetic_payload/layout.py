@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from kinetic_payload.frozen import frozen
 
 WIRE_VERSION: Final = 1
 """The version of records and payload headers. A reader refuses a greater version with an error."""
@@ -17,7 +18,7 @@ WIRE_LINE: Final = f"WIRE_VERSION = {WIRE_VERSION}  # modules {MODULES_VERSION}"
 """The line of `kinetic/_wire.py` by which a runner recognises a `kinetic` that it can use."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class JobObjects:
     """The names of the objects of a job in its store: of a single job, a batch or a member of one.
 

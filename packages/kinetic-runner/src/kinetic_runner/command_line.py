@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import GRACE_SECONDS, REPORT_SECONDS, Flag
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Arguments:
     """The runner's arguments: which job, and what only its starter knows. The job's record has the rest."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import HOST_INDEX_SOURCES, Env
 
 _TPU_WORKER_ID: Final = "TPU_WORKER_ID"
@@ -16,7 +16,7 @@ FIRST_NOTICE: Final = 30.0
 """Seconds after which the log first names the hosts that are waited for; the wait then doubles each time."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class Host:
     """One machine (on a laptop: one process) of a job."""
 

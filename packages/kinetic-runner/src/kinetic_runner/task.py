@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import DEBUG_PORT
 from kinetic_payload.records.job import JobRecord
 from kinetic_runner.command_line import Arguments
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Given:
     """The input of a member of a batch, and where its pickle is in the store."""
 
@@ -33,7 +34,7 @@ class Given:
     """The keys of data of the Hub that this worker is to put there."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Task:
     """One host of one attempt. Travels from parent to child as JSON."""
 

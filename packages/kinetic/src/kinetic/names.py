@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import MOST_ID
 
 
@@ -26,7 +26,7 @@ def job_id_of(accelerator: str, function: str, when: datetime, suffix: str) -> s
     return "-".join(part for part in (head, middle, tail) if part)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Selection:
     """Which jobs a list is about, as far as ids tell: then no record of another job is read."""
 

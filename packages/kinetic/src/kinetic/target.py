@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kinetic_payload.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Target:
     """Where on a cluster a job runs; the local backend only records it."""
 

@@ -37,6 +37,7 @@ from kinetic.submit.package import Packaging
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.waiting import Deadline
 from kinetic_k8s.cluster.port_forward import PortForward
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome, Phase, Pickled
@@ -398,7 +399,7 @@ class _FakeWatch:
             self._backend.changed.notify_all()
 
 
-@dataclass(frozen=True)
+@frozen()
 class FakeServices(Services):
     """A fake store and a fake backend with one journal."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from kinetic_k8s.accelerators.gpus import GPU_BY_NAME, GPU_TYPES
 from kinetic_k8s.accelerators.tpus import TPU_BY_NAME, TPU_GENERATIONS, all_slices, documented
 from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
+from kinetic_payload.frozen import frozen
 
 _GIB: Final = 1024**3
 _CORES_AND_GB: Final = {
@@ -69,7 +69,7 @@ def names_of(accelerator: Accelerator) -> tuple[str, ...]:
     return (*short, *(f"{accelerator.kind}-{each}" for each in short))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MachineSize:
     """The size of a machine; a pod gets a little less, because the system of the machine needs some."""
 

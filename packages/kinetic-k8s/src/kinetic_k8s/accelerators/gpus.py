@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kinetic_k8s.accelerators.types import Gpu
+from kinetic_payload.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class GpuType:
     """One type of GPU, and the machines that have it."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Final
 
 from kinetic_k8s.accelerators.types import Tpu
+from kinetic_payload.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen()
 class Machine:
     """A machine type with TPU chips."""
 
@@ -21,7 +21,7 @@ class Machine:
     memory_gb: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TpuGeneration:
     """One generation of TPUs: its slices, and their machines."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from kinetic_payload.frozen import frozen
 
 Kind = Literal["cpu", "gpu", "tpu"]
 
 
-@dataclass(frozen=True)
+@frozen()
 class Cpu:
     """Processor cores, no accelerator."""
 
@@ -36,7 +37,7 @@ class Cpu:
         return self.canonical + ":spot" * self.spot
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Gpu:
     """One or several GPUs of one machine."""
 
@@ -74,7 +75,7 @@ class Gpu:
         return self.canonical + ":spot" * self.spot
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Tpu:
     """A TPU slice: a number of chips, connected in a topology, on one machine or several."""
 

@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, BinaryIO, Final, Literal
 
 from kinetic_payload.calls.unpickle import load
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 
 MainKind = Literal["script", "module", "notebook", "interactive"]
@@ -19,7 +20,7 @@ MainKind = Literal["script", "module", "notebook", "interactive"]
 _LONGEST_HEADER: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CallHeader:
     """The header of a stored call, readable without unpickling."""
 
@@ -96,7 +97,7 @@ def platform_name() -> str:
     return f"{sys.platform}-{os.uname().machine}" if hasattr(os, "uname") else sys.platform
 
 
-@dataclass(frozen=True)
+@frozen()
 class LoadedCall:
     """A call that was unpickled, ready to be made."""
 

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -30,6 +30,7 @@ from kinetic_payload.calls.unpicklable import advise, describe, find_culprit, va
 from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.data.references import DataRef, collecting
 from kinetic_payload.errors import PayloadError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.project.roots import main_namespace
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _IN_MEMORY: Final = 64 * 1024 * 1024
 """Pickles up to this size never touch a disk; larger ones go to a file that has no name."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class FoundData:
     """A `Data` found while pickling, or a volume."""
 

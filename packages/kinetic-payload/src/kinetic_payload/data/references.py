@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Literal
 
 from kinetic_payload.errors import DataError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import MOUNTS, Env
 
 DataKind = Literal["local", "gcs", "hf"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DataRef:
     """One `Data` of a call. It is part of the payload's header; the pickle contains only its `key`."""
 

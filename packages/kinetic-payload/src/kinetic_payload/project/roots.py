@@ -6,13 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 from unicodedata import is_normalized, normalize
 
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 
 Kind = Literal["script", "module", "notebook", "interactive"]
 
@@ -26,7 +27,7 @@ _THIRD_PARTY: Final = frozenset(("site-packages", "dist-packages", "__pypackages
 _STDLIB: Final = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120
 
 
-@dataclass(frozen=True)
+@frozen()
 class Entry:
     """The place of a function, and how Python was started."""
 
@@ -40,7 +41,7 @@ class Entry:
     """The file of `__main__`."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class ProjectPlan:
     """The folder that is shipped, and the worker's `sys.path`, working directory and `__main__`."""
 

@@ -6,7 +6,6 @@ import heapq
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.progress import TrackProgress, silent, size_text
 from kinetic_payload.project.hashing import digests_of, unreadable
 from kinetic_payload.project.ignore import OWN_FILE, ignore_line
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import StatCache
 
 
-@dataclass(frozen=True)
+@frozen()
 class Snapshot:
     """A tree at one moment; its archive is not written yet."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, get_args
 
 from kinetic_payload.errors import RecordError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, EXIT_TERMINATED
 from kinetic_payload.printable import printable
 from kinetic_payload.records.encode import fields_of
@@ -66,7 +67,7 @@ cannot be initialised. An attempt whose result is unknown was followed by anothe
 these."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class HostEnd:
     """How one host of an attempt ended."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import FinalStatus
@@ -14,7 +15,7 @@ Step = Literal["go on", "stop", "drain", "end"]
 """What follows for a batch; see `GroupManifest.next_step`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class InputPack:
     """An object with the pickles of inputs that follow one another."""
 
@@ -27,7 +28,7 @@ class InputPack:
     """Of that line."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class GroupManifest:
     """A batch: all that another process needs to continue it. It is written once."""
 

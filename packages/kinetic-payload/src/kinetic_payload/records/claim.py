@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Claim:
     """The process that runs an attempt on a host: `{job}/attempts/{attempt}/host-{n}.claim`."""
 
@@ -25,7 +24,7 @@ class Claim:
     version: int = WIRE_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Lease:
     """A heartbeat of the process that keeps a job: `{job}/lease.json`, written periodically."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 
 Phase = Literal[
@@ -31,7 +32,7 @@ Reason = Literal[
 ]
 
 
-@dataclass(frozen=True)
+@frozen()
 class Pickled:
     """A pickle: inside the record (`inline`, base64) or as the object `name`."""
 
@@ -41,7 +42,7 @@ class Pickled:
     name: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen()
 class ErrorInfo:
     """An exception: as text, which is read without unpickling, and as an object if it can be pickled."""
 
@@ -55,7 +56,7 @@ class ErrorInfo:
     """Why there is no `pickled`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class HostOutcome:
     """How one host ended one attempt: `{job}/attempts/{attempt}/host-{n}.json`."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Keeper:
     """The `KINETIC_HOME` that keeps a local job, and the machine that it is on."""
 
@@ -21,7 +22,7 @@ class Keeper:
     """Device and inode of the home, which distinguish it from another one at the same path."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class JobRecord:
     """A submitted job: `{job}/handle.json`. The first 17 fields are those of `JobHandle`."""
 

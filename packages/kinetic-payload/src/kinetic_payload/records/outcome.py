@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
@@ -12,7 +12,7 @@ from kinetic_payload.records.job import JobRecord
 FinalStatus = Literal["succeeded", "failed", "cancelled"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Outcome:
     """How the job ended, written once: `{job}/outcome.json`."""
 
@@ -38,7 +38,7 @@ class Outcome:
     version: int = WIRE_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Summary:
     """A job that was cleaned up, as long as its log is kept: `logs/{job}/outcome.json`."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED
 from kinetic_payload.records.attempt_result import HostEnd, Result
 
@@ -23,7 +23,7 @@ def most_lost(inputs: int) -> int:
     return 10 + MOST_LOST * inputs
 
 
-@dataclass(frozen=True)
+@frozen()
 class Tally:
     """How many attempts of a job failed, how many were disrupted, and how many met a bad node."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 from kinetic_payload.errors import SignatureError
+from kinetic_payload.frozen import frozen
 
 _SCHEME: Final = "hmac-sha256"
 KEY_SIZE: Final = 32
@@ -39,7 +40,7 @@ class Signing(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen()
 class Signer:
     """Signs the records of a job with its *key*, and verifies them.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import WIRE_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Chip:
     """A GPU or a TPU chip at one moment."""
 
@@ -18,7 +17,7 @@ class Chip:
     memory_total: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Sample:
     """The host at one moment."""
 
@@ -31,7 +30,7 @@ class Sample:
     chips: tuple[Chip, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Usage:
     """The samples of one host: `logs/{job}/{attempt}/host-{n}.usage`, written again and again."""
 
@@ -43,7 +42,7 @@ class Usage:
     version: int = WIRE_VERSION
 
 
-@dataclass(frozen=True)
+@frozen()
 class PendingReason:
     """Why a job did not run yet."""
 
@@ -53,7 +52,7 @@ class PendingReason:
     last: float
 
 
-@dataclass(frozen=True)
+@frozen()
 class PendingReasons:
     """What those saw who waited for the job or asked: `logs/{job}/pending.json`; the last writer wins."""
 

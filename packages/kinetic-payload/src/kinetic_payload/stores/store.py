@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, Self, runtime_checkable
 
+from kinetic_payload.frozen import frozen
+
 if TYPE_CHECKING:
     from kinetic_payload.digests import FileCheck
     from kinetic_payload.progress import Advance
@@ -171,7 +173,7 @@ class Mountable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen()
 class Location:
     """The place of a store: a bucket (`gs://bucket`) or a folder."""
 

@@ -9,12 +9,12 @@ import os
 import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from kinetic_payload.calls.classes.reduce import ByteCounter
 from kinetic_payload.calls.value_pickler import ValuePickler
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
 from kinetic_payload.records.pending_uploads import PendingUploads, overwritten_error, stored_digest
@@ -30,7 +30,7 @@ class UnpicklableValueError(KineticError, TypeError):
     """The function returned a value that cannot be pickled."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ResultStorage:
     """Where the result of one host is stored if it is large: in the object *name* of *store*.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final, Literal
 
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, EXIT_TERMINATED
 from kinetic_payload.memory import in_mebibytes, memory_to_try
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
@@ -17,7 +18,7 @@ Cause = Literal["timeout", "terminated", "orphaned"]
 """Why the parent ended the child: the time limit was reached, SIGTERM came, or the supervisor died."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ChildEnd:
     """How the child ended, as the parent saw it."""
 

@@ -8,11 +8,11 @@ import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any, Final, get_args
 
 from kinetic_payload.files.private import make_folder, open_private
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import RAISED, STDERR_MARK
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.processes import KILL_SECONDS, kill_tree
@@ -40,7 +40,7 @@ _REQUESTS_AFTER: Final = (0.1, 1.0)
 threads, the thread that takes a second signal also takes the first, and does not wake the main thread."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TimeLimits:
     """How long each step may take, in seconds."""
 

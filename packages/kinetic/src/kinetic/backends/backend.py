@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from kinetic.job_status import JobStatus
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import GRACE_SECONDS
 from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.job import JobRecord
@@ -27,7 +28,7 @@ def never() -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@frozen()
 class Environment:
     """The image or interpreter that will run a function, prepared before its job is recorded.
 
@@ -42,7 +43,7 @@ class Environment:
     """The tag of Pathways' components, unless a setting names it; None: the default."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Launch:
     """The input of `Backend.start`: a job whose record, payload and context are in the store."""
 
@@ -65,7 +66,7 @@ class Launch:
     """The numbers of the workers of a batch that are started."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class AttemptView:
     """One attempt, as the backend sees it."""
 
@@ -95,7 +96,7 @@ class Ending(Enum):
     """
 
 
-@dataclass(frozen=True)
+@frozen()
 class Observation:
     """The state of a job's resource, without regard to the outcome in the store."""
 
@@ -115,7 +116,7 @@ class Observation:
         return active and self.ending in (Ending.REPORTED, Ending.SILENT)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Explanation:
     """Why a job has its status."""
 
@@ -134,7 +135,7 @@ class Explanation:
         return " ".join(filter(None, (self.reason, self.remedy)))
 
 
-@dataclass(frozen=True)
+@frozen()
 class Listed:
     """A job that a backend knows."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 
 if TYPE_CHECKING:
     from kinetic.jobs.services import Services
@@ -20,7 +20,7 @@ Semantics = Literal["gke", "pathways"]
 """`gke`: each host runs the function. `pathways`: one process controls the devices of all hosts."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Entry:
     """One name that `backend=` accepts."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from kinetic.backends.backend import AttemptView, Observation
 from kinetic.job_status import JobStatus
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import JobObjects, claim_of, host_outcome_of
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.attempt_result import (
@@ -27,7 +27,7 @@ Verify = Callable[[bytes, str], None]
 """Raises `SignatureError` if the bytes, read from the object of that name, were not written by the job."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class Attempts:
     """The attempts of a job that are known to have begun. Their numbers may have gaps."""
 

@@ -7,7 +7,6 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 
 from kinetic.errors import (
@@ -26,6 +25,7 @@ from kinetic.jobs.services import Services
 from kinetic.jobs.status import View
 from kinetic_payload.calls.unpickle import difference, load, minor
 from kinetic_payload.errors import IntegrityError, KineticError, ObjectNotFoundError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import TrackProgress, silent
@@ -38,7 +38,7 @@ Keep = Callable[[IO[bytes]], object]
 """Reads a verified pickle, from its beginning."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class Collected:
     """The value or the exception of a job; `get` can be called again and again."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.attempt_result import (
@@ -154,7 +155,7 @@ def outcome_of_vanished(
     )
 
 
-@dataclass(frozen=True)
+@frozen()
 class JobOutcome:
     """What happened to a job, per attempt and host, readable without unpickling anything."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from kinetic.jobs.attempts import Verify
@@ -18,6 +18,7 @@ from kinetic_payload.errors import (
     SignatureError,
     StoreError,
 )
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import (
     JobObjects,
     group_of,
@@ -39,7 +40,7 @@ from kinetic_payload.threads import parallel_map
 R = TypeVar("R", JobRecord, Outcome, HostOutcome, GroupManifest, Summary)
 
 
-@dataclass(frozen=True)
+@frozen()
 class StoredRecord(Generic[R]):
     """A record, and the bytes that it was read from, which signatures cover."""
 

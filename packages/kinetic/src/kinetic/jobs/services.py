@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.backends.registry import entry_of
 from kinetic.errors import ConfigurationError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.stores.store import Location, Store, parse_location
 
@@ -22,7 +23,7 @@ LOOK = 10.0
 """Seconds that an operation which only reads waits for a store or a cluster that cannot be reached."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class Services:
     """A job's store, its backend, and the key of its records."""
 

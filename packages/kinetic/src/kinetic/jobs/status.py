@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kinetic.backends.backend import Ending, Observation
 from kinetic.errors import JobError
@@ -28,13 +28,14 @@ from kinetic.jobs.records import (
 )
 from kinetic.jobs.services import Services
 from kinetic_payload.errors import KineticError, SignatureError, StoreError
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import JobObjects, title_of
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
 
-@dataclass(frozen=True)
+@frozen()
 class View:
     """The result of one look at a job."""
 

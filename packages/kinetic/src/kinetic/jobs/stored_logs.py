@@ -10,7 +10,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -29,6 +29,7 @@ from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.log_parts import joined
 from kinetic.waiting import STORE_POLL, sleep
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import STDERR_MARK, JobObjects, number_in
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.printable import printable_log
@@ -143,7 +144,7 @@ def _chunks(store: Store, prefix: str, start_after: str = "") -> Iterator[Object
             yield info
 
 
-@dataclass(frozen=True)
+@frozen()
 class _Reading:
     """How to read the chunks of logs: with how many workers, and how many bytes at a time."""
 

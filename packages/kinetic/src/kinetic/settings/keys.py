@@ -9,13 +9,13 @@ import shlex
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import FILE_MODE, make_folder, others_may_write, write_private
+from kinetic_payload.frozen import frozen
 from kinetic_payload.records.signing import KEY_SIZE, signed, verify
 
 log = logging.getLogger("kinetic")
@@ -52,7 +52,7 @@ class KeySource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen()
 class KeyFile:
     """The key in *home* (`KINETIC_HOME`)."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kinetic.errors import ConfigurationError
 from kinetic.quantities import parse_number
 from kinetic.settings.home import check_home
+from kinetic_payload.frozen import frozen
 
 if TYPE_CHECKING:
     from kinetic.settings.profiles import Profile
@@ -50,7 +51,7 @@ _TRUTHS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen()
 class Setting(Generic[T]):
     """A value and its source: `argument`, `KINETIC_ZONE`, `profile 'dev'` or `default`."""
 
@@ -63,7 +64,7 @@ class Setting(Generic[T]):
         return self.source == "default"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Settings:
     """Every setting, resolved once."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kinetic.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 
 NEVER_BY_PATTERN = (
     "PATH",
@@ -48,7 +48,7 @@ class SecretValues(Mapping[str, str]):
         return f"SecretValues({', '.join(self)})"
 
 
-@dataclass(frozen=True)
+@frozen()
 class Captured:
     """The captured variables, and the names and patterns that matched none."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from kinetic.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 
 ImageMode = Literal["default", "bundled", "prebuilt", "custom"]
 
@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
+@frozen()
 class ContainerImage:
     """The environment in which the function runs."""
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.errors import InvalidRequestError
 from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
 from kinetic.submit.images import ContainerImage, parse_container_image
+from kinetic_payload.frozen import frozen
 
 if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic_k8s.accelerators import Accelerator
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class RunOptions:
     """The arguments of `kinetic.run`, checked and parsed."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
 from kinetic.submit.options import RunOptions, check_pod_overrides, check_size
 from kinetic.target import Target, is_in_pod
+from kinetic_payload.frozen import frozen
 from kinetic_payload.stores.store import parse_location
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kinetic_k8s.accelerators import Accelerator
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class JobRequest(RunOptions):
     """A job as it was requested, with nothing left to resolve."""
 

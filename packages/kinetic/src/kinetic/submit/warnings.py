@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.console import progress_beside
 from kinetic.user_warnings import caller_warning
 from kinetic_payload.files.private import others_may_write
+from kinetic_payload.frozen import frozen
 
 if TYPE_CHECKING:
     from kinetic.console import Console
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kinetic")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Notices:
     """What a submit reports, from any thread. Warnings reach every caller, all else a console, or else the log."""
 

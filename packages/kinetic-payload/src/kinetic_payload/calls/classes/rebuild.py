@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any
 from weakref import WeakSet
@@ -19,11 +19,12 @@ from weakref import WeakSet
 from kinetic_payload.calls.classes import pytrees
 from kinetic_payload.calls.rebuild import HEAP_TYPE, register_in_main
 from kinetic_payload.errors import PayloadError
+from kinetic_payload.frozen import frozen
 
 _unfilled: WeakSet[type] = WeakSet()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Blueprint:
     """The parts that a class is made from, before anything can refer to it."""
 
@@ -44,7 +45,7 @@ class Blueprint:
     """For a pytree of JAX that its base class may register: the fields that the rebuilt class must have."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Contents:
     """Attributes and registrations of a class, set when other objects can refer to it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from kinetic_k8s.manifests.pod import (
 from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.manifests.workload import SPEC_OF_FORM
 from kinetic_k8s.quantity import quantity_of
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import GRACE_SECONDS, RUNNER_PATH, Env, Flag
 from kinetic_payload.records.retry import most_lost
 
@@ -41,7 +42,7 @@ _REPORT_SECONDS: Final = 5.0
 """Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class ClusterEnvironment(Environment):
     """An image, and the runner that is mounted into it."""
 

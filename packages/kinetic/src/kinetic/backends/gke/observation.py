@@ -25,6 +25,7 @@ from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import AttemptState, State, attempts_of, status_of
 from kinetic_k8s.reading.waiting import last_change
 from kinetic_k8s.reading.workloads import WorkloadView
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import JobObjects, is_group_id, title_of
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
@@ -55,7 +56,7 @@ _AT_ONCE: Final = timedelta(seconds=5)
 """Longest time from a Job to its first pod. A pod that replaces an evicted one comes after 8 s or more."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class JobObservation(Observation):
     """An observation with the workload and the pods that it was decided from."""
 

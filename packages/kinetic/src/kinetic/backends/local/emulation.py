@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.errors import InvalidRequestError
+from kinetic_payload.frozen import frozen
 
 if TYPE_CHECKING:
     from kinetic_k8s.accelerators import Accelerator
@@ -27,7 +28,7 @@ for ever: 16 devices on 2 cores aborted with "Expected 16 threads to join the re
 _DEVICE_COUNT: Final = "--xla_force_host_platform_device_count"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Shape:
     """The hosts and devices that a local job shows to its function."""
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,7 @@ from kinetic_payload.files.private import (
     read_private,
     write_private,
 )
+from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.stores.store import Store
 
@@ -56,7 +57,7 @@ _START: Final = (
 """
 
 
-@dataclass(frozen=True)
+@frozen()
 class LocalEnvironment(Environment):
     """An interpreter on this machine."""
 
