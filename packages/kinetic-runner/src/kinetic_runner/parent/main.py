@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -25,8 +26,9 @@ _GROUP = "grp-"
 
 def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
     """Run a bundle; its child runs the same file. Ends the process."""
-    # Options for the interpreter (-u, -X, -W) go to the child as well.
+    # Options for the interpreter (-u, -X, -W) go to the child as well, which needs the packages of the site.
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
+    options = [option for option in options if option != "-S"]
     run_with([sys.executable, *options, bundle, "--child"], argv)
 
 
@@ -37,6 +39,7 @@ def run_with(
 
     *linger* is how many seconds threads and exit handlers may take, once the outcome is known.
     """
+    gc.disable()  # The modules imported now stay in memory, so collections would only take time.
     signals = SelfPipe()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     # User code must not be able to forge its job's records: the child does not get the key.
@@ -64,10 +67,14 @@ def run_with(
         if is_worker:
             from kinetic_runner.parent.worker import run_worker
 
+            gc.freeze()
+            gc.enable()
             code = run_worker(arguments, environment, children, signals)
         else:
             from kinetic_runner.parent.attempt import run_attempt
 
+            gc.freeze()
+            gc.enable()
             code = run_attempt(arguments, environment, child, signals, linger=linger)
     except BaseException as error:  # noqa: BLE001  # os._exit would swallow it
         _print_failure(error)
