@@ -52,9 +52,8 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
     supervise(spec, control=fds[1])
-    os._exit(
-        0
-    )  # Nothing is buffered, and the end of an interpreter takes as long as half of its start.
+    # Nothing is buffered, and the end of an interpreter takes as long as half of its start.
+    os._exit(0)
 
 
 def _read_all(fd: int) -> bytes:
