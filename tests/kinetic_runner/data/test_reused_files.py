@@ -53,9 +53,10 @@ def test_a_file_is_reused_if_it_has_its_digest(
         (lambda data: (data / "one.csv").write_text("spoiled"), False),
         (lambda data: (data / "one.csv").chmod(0o600), False),
         (lambda data: (data / "more").mkdir(), False),
+        (lambda data: os.mkfifo(data / "pipe"), False),
         (lambda data: (data.rename(f"{data}-away"), data.symlink_to(f"{data}-away")), False),
     ],
-    ids=["nothing", "content", "mode", "more", "link"],
+    ids=["nothing", "content", "mode", "more", "pipe", "link"],
 )
 def test_data_is_reused_if_nothing_of_it_was_changed(
     left: EarlierFiles, tmp_path: Path, change: Callable[[Path], object], reused: bool
