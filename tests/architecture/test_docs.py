@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -191,7 +190,7 @@ def test_modules_that_answer_questions_exist() -> None:
     assert named - MODULES == set()
 
 
-def test_the_walk_through_a_call_names_modules_that_are_there_and_each_once() -> None:
+def test_the_walk_through_a_call_names_modules_that_are_there() -> None:
     walk = (ROOT / "docs" / "walkthrough.md").read_text(encoding="utf-8")
     packages = {
         "payload": "kinetic_payload",
@@ -208,4 +207,3 @@ def test_the_walk_through_a_call_names_modules_that_are_there_and_each_once() ->
 
     assert len(named) > 100
     assert set(named) - MODULES == set()
-    assert [name for name, times in Counter(named).items() if times > 1] == []

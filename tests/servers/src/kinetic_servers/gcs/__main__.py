@@ -9,7 +9,6 @@ import sys
 import threading
 from pathlib import Path
 
-from kinetic_servers.gcs.access import Tokens
 from kinetic_servers.gcs.server import GcsServer
 
 
@@ -20,7 +19,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--folder", type=Path, help="the folder of objects while it runs")
     parser.add_argument("--bucket", action="append", default=[], help="create this bucket")
-    parser.add_argument("--tokens", action="store_true", help="refuse callers without a token")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each response")
     parser.add_argument("--no-md5", action="store_true", help="compute no MD5, for faster uploads")
     parser.add_argument(
@@ -32,7 +30,6 @@ def main(arguments: list[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     server = GcsServer(
         folder=given.folder,
-        tokens=Tokens() if given.tokens else None,
         host=given.host,
         port=given.port,
         md5=not given.no_md5,
