@@ -27,7 +27,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=found["call"],
         floor=floor,
         floor_samples=found["floor"],
-        budgets=(Budget(0.2), Budget(2.2, "ratio")),
+        budgets=(Budget(0.2), Budget(1.7, "ratio")),
     )
     yield Figure(
         what="the same, the first call of a process",

@@ -32,7 +32,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=began_at[1:],
         floor="bare python that imports cloudpickle",
         floor_samples=floor[1:],
-        budgets=(Budget(3, "ratio"),),
+        budgets=(Budget(2.6, "ratio"),),
     )
 
 

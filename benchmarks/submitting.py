@@ -30,7 +30,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=[each["first"] for each in firsts],
         floor=floor,
         floor_samples=found["floor"],
-        budgets=(Budget(0.15),),
+        budgets=(Budget(0.2),),
     )
     yield Figure(
         what="requests to the store of such a submit",
