@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.name for path in (ROOT / "packages").iterdir())
 # The other extras of `kinetic` are Kinetic's other packages, or are for debugging only.
-EXTRAS = {"kinetic": "[clusters]", "kinetic-payload": "[gcs]"}
+EXTRAS = {"kinetic": "[clusters]", "kinetic-cli": "[dashboard]", "kinetic-payload": "[gcs]"}
 REMOVED_VARIABLES = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 IMPORT_ALL = """
 import importlib, pkgutil, sys

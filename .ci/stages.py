@@ -195,6 +195,7 @@ def stages() -> list[list[Stage]]:
             Stage("wire, servers", f"{uv_run} pytest -q tests/wire tests/servers", pytest="-n 2"),
             # The engine and the registry are shared by all tests of a process.
             Stage("images", f"{tier} images", pytest="-n 0"),
+            Stage("browser", f"{tier} browser", pytest="-n 0"),
         ],
     ]
 

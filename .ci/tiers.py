@@ -1,6 +1,7 @@
-"""Run the tests of `tests/images`, which need a registry and a container engine, or `tests/cluster`: a Kubernetes.
+"""Run the tests of `tests/images`, which need a registry and a container engine, of `tests/cluster`, which need a
+Kubernetes, or of `tests/browser`, which need Chromium.
 
-    tiers.py UV images|cluster
+    tiers.py UV images|cluster|browser
 
 Debian's packages that are missing are installed. A cluster that already runs is used, and not stopped. If this
 machine cannot have these parts, no test runs; otherwise a test that skips is a failure.
@@ -17,33 +18,48 @@ from pathlib import Path
 from testcloud import VARIABLE, testcloud
 
 ROOT = Path(__file__).resolve().parent.parent
-REQUIRED = {"images": "KINETIC_TEST_IMAGES", "cluster": "KINETIC_TEST_CLUSTER"}
+REQUIRED = {
+    "images": "KINETIC_TEST_IMAGES",
+    "cluster": "KINETIC_TEST_CLUSTER",
+    "browser": "KINETIC_TEST_BROWSER",
+}
 """Tier → the variable by which its tests must not skip."""
-PROGRAMS = {"docker-registry": "docker-registry", "dockerd": "docker.io"}
-"""Programs → Debian's packages that contain them."""
+ENGINE = {"docker-registry": "docker-registry", "dockerd": "docker.io"}
+PROGRAMS = {
+    "images": ENGINE,
+    "cluster": ENGINE,
+    "browser": {"chromium": "chromium", "chromedriver": "chromium-driver"},
+}
+"""Tier → programs → Debian's packages that contain them."""
 
 
-def obstacle() -> str | None:
+def obstacle(tier: str) -> str | None:
     """Return why these tests cannot run on this machine, or None."""
-    if testcloud() is None:
+    if tier == "browser":
+        if not missing(tier):
+            return None
+    elif testcloud() is None:
         return "this machine has no test cloud (.ci/testcloud.py), which contains the base image"
     if os.geteuid() != 0:
-        return "only root can start a container engine or the test cluster"
+        return "only root can install or start the programs that these tests need"
     if not Path("/etc/debian_version").is_file():
-        return "the registry and the engine are packages of Debian, which the test cluster needs as well"
+        return "the programs that these tests need are packages of Debian"
     return None
 
 
-def install() -> None:
-    """Install the packages that are missing."""
+def missing(tier: str) -> list[str]:
+    """Return Debian's packages that are missing."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
-    missing = [
-        package for program, package in PROGRAMS.items() if not shutil.which(program, path=path)
-    ]
-    if not missing:
+    needed = PROGRAMS[tier].items()
+    return [package for program, package in needed if not shutil.which(program, path=path)]
+
+
+def install(packages: list[str]) -> None:
+    """Install *packages*."""
+    if not packages:
         return
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]
     if subprocess.call(command, env=environ, stdout=subprocess.DEVNULL) != 0:
         subprocess.check_call(["apt-get", "update", "-qq"], env=environ)
         subprocess.check_call(command, env=environ, stdout=subprocess.DEVNULL)
@@ -51,19 +67,19 @@ def install() -> None:
 
 def main(uv: str, tier: str) -> int:
     """Run the tests; return pytest's exit code."""
-    why, folder = obstacle(), testcloud()
-    if why is not None or folder is None:
+    if (why := obstacle(tier)) is not None:
         print(f"Skipped: {why}.")
         return 0
-    install()
-    kube = folder / "kube"
+    install(missing(tier))
+    folder = testcloud()
+    kube = (folder or ROOT) / "kube"
     starts = (
         tier == "cluster" and subprocess.call([kube / "status"], stdout=subprocess.DEVNULL) != 0
     )
     try:
         return subprocess.call(
             [uv, "run", "--no-sync", "pytest", "-q", f"tests/{tier}"],
-            env={**os.environ, REQUIRED[tier]: "required", VARIABLE: str(folder)},
+            env={**os.environ, REQUIRED[tier]: "required", VARIABLE: str(folder or "")},
             cwd=ROOT,
         )
     finally:

@@ -304,6 +304,6 @@ def test_a_cleaned_up_job_is_listed_and_reported_without_its_cluster_or_key(desk
     report = find_report(gone.job_id, elsewhere)
     assert (report.status, report.failure) == ("FAILED", "host 0 of attempt 1: KeyError: 'why'")
     assert report.notes[-1] == "Signatures of the records were not checked."
-    assert find_report(kept.job_id, elsewhere).log == ["doubling 2"]
+    assert [line.text for line in find_report(kept.job_id, elsewhere).log] == ["doubling 2"]
     found = find_jobs(elsewhere, selection=Selection(cleaned_up=True, function="fail"))
     assert [type(status) for status in statuses_of(found)] == [SignatureError]

@@ -7,10 +7,11 @@ from itertools import count
 
 import pytest
 
+from kinetic.backends.backend import LogLine
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import JobOutcome
 from kinetic.jobs.pending import PendingNotes, note_reasons, read_reasons
-from kinetic.jobs.report import redacted, report_of, timeline_of
+from kinetic.jobs.report import clean_log, cleaner_of, redacted, report_of, timeline_of
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.usage import PendingReason
@@ -42,7 +43,7 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
     )
     known = JobOutcome("j", JobStatus.FAILED, "", final, hosts)
 
-    report = report_of(record, known, ["last"], pending=pending)
+    report = report_of(record, known, [LogLine("last")], {}, pending=pending)
 
     spans = [(span.attempt, span.name, span.seconds) for span in report.timeline]
     assert spans == [
@@ -51,7 +52,7 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
     waits = [span.reasons for span in report.timeline if span.name == "waiting"]
     assert waits == [["4s to 8s: No node."], ["16s: Preempted on [e-mail]."]]
     assert report.failure == "host 1 of attempt 2: ValueError: nan"
-    assert (report.stack, report.log) == (["Traceback", "ValueError: nan"], ["last"])
+    assert (report.stack, report.log) == (["Traceback", "ValueError: nan"], [LogLine("last")])
 
 
 def test_a_wait_that_lasts_is_shown_until_its_reason_was_seen_last() -> None:
@@ -101,7 +102,8 @@ def test_a_report_shows_no_secret_wherever_it_stands() -> None:
     report = report_of(
         record,
         outcome,
-        [f"\a\x1b[31m{text}", f"{'.' * 1995} {SECRET}", '"{\\"last line\\": 1}"'],
+        [*map(LogLine, (f"\a\x1b[31m{text}", f"{'.' * 1995} {SECRET}", '"{\\"last line\\": 1}"'))],
+        {},
         secrets={"WANDB_KEY": f'{SECRET}\n{{"last line": 1}}'},
         home="/mnt/me",
     )
@@ -119,8 +121,8 @@ def test_a_report_shows_no_secret_wherever_it_stands() -> None:
         "the value",
     ):
         assert hidden not in shown
-    assert "in ~/x and ~/x" in report.log[0]
-    assert report.log[0].startswith("\\x07key [removed] of [e-mail]")
+    assert "in ~/x and ~/x" in report.log[0].text
+    assert report.log[0].text.startswith("\\x07key [removed] of [e-mail]")
     assert "WANDB_KEY" in report.facts["captured"]
 
 
@@ -140,3 +142,14 @@ def test_tokens_of_known_forms_are_removed(text: str) -> None:
         redacted(text).replace("'", " ").split()
     )
     assert "secret-1" not in redacted(text)
+
+
+def test_lines_of_a_log_keep_their_streams_where_a_key_of_several_lines_is_removed() -> None:
+    key = ["-----BEGIN PRIVATE KEY-----", "secret-1", "-----END PRIVATE KEY-----"]
+    lines = [LogLine("a"), *(LogLine(text, stream="stderr") for text in key), LogLine("b")]
+    clean = cleaner_of(FakeServices.make().job(), secrets={}, home="")
+
+    cleaned = [(line.stream, line.text) for line in clean_log(lines, clean)]
+
+    removed = [("stderr", "[removed]"), ("stderr", ""), ("stderr", "")]
+    assert cleaned == [("stdout", "a"), *removed, ("stdout", "b")]

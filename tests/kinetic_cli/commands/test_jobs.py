@@ -223,7 +223,8 @@ def test_a_report_as_html_loads_nothing_and_escapes_everything(jobs: Jobs, tmp_p
             return Report(
                 job_id=job_id, status="FAILED", message=hostile, facts={hostile: hostile},
                 timeline=[Span(1, "waiting", 4.0), Span(1, "call", 1.0)], attempts=[end],
-                failure=hostile, stack=[hostile], log=[hostile], notes=[hostile],
+                failure=hostile, stack=[hostile], log=[LogLine(hostile)], notes=[hostile],
+                usage={},
             )  # fmt: skip
 
     ran = jobs("report", "j", "--html", tmp_path / "page.html", app=ReportingApp())
@@ -233,7 +234,8 @@ def test_a_report_as_html_loads_nothing_and_escapes_everything(jobs: Jobs, tmp_p
     assert "<script" not in page
     assert page.count(escape(hostile)) == 8
     assert "default-src 'none'" in page
-    assert "width:25.0%" in page
+    assert "width:80.0%" in page
+    assert "width:20.0%" in page
     assert jobs("report", "j", "--html", tmp_path / "page.html", app=ReportingApp()).exit_code == 2
 
 

@@ -50,6 +50,8 @@ class App:
         self.clock = clock
         self.target = TargetOptions()
         self.debug = False
+        self.ended: dict[str, JobHandle] = {}
+        """Jobs that have ended, by id, which `list_all` does not read again."""
         self._resources = ExitStack()
 
     def close(self) -> None:
@@ -113,7 +115,7 @@ class App:
         from kinetic.jobs.discover import ALL_JOBS
 
         self.print_warnings()
-        return find_jobs_and_batches(settings, selection or ALL_JOBS)
+        return find_jobs_and_batches(settings, selection or ALL_JOBS, self.ended)
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""

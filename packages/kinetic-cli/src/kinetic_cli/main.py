@@ -43,6 +43,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         "run",
         "jobs",
         "batches",
+        "dashboard",
         "init",
         "up",
         "down",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinetic.batches.states import Look
     from kinetic_payload.records.outcome import Outcome
 
-_MOST_ROWS: Final = 10
+MOST_FAILURES: Final = 10
 _SLOWEST: Final = 5
 
 
@@ -111,39 +111,17 @@ def status(app: App, group_id: str, as_json: bool) -> None:
     from kinetic.batches.progress import pace, summary, text_grid
 
     batch = app.attach_batch(group_id)
-    group_id = batch.group_id
-    look = batch._states.look()
-    facts = facts_of(app, batch, look)
-    stopped = batch._states.stopped
-    why = stopped.message if stopped else look.reason
-    reports = [outcome.report for _, outcome in look.ended if outcome.report]
-    # The first inputs may have waited for long.
-    began = min((report.started_at for report in reports if report.started_at), default=0)
-    rate = len(look.ended) / max(app.clock() - began, 1) if began and not look.over else 0.0
-    failures = _failures(batch, look)
-    seconds = {report.job_id: report.finished_at - report.started_at for report in reports}
-    slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:_SLOWEST]
+    facts, look = details_of(app, batch)
     if as_json:
-        more = {
-            "message": why,
-            "rate": rate or None,
-            "seconds_left": len(look.left) / rate if rate else None,
-            "failures": [
-                {"type": kind, "message": message, "inputs": inputs}
-                for (kind, message), inputs in failures
-            ],
-            "slowest": [{"job_id": job_id, "seconds": seconds[job_id]} for job_id in slowest],
-            "statuses": {index: status.value for index, status in look.statuses.items()},
-        }
-        app.output.json({**facts, **more})
+        app.output.json(facts)
         return
     tags = ", ".join(f"{key}={value}" for key, value in batch.tags.items())
     app.output.facts(
         [
             ("status", facts["status"]),
-            ("why", why or None),
-            ("batch", group_id),
-            ("inputs", summary(batch._manifest, look) + pace(rate, len(look.left))),
+            ("why", facts["message"] or None),
+            ("batch", batch.group_id),
+            ("inputs", summary(batch._manifest, look) + pace(facts["rate"] or 0, len(look.left))),
             ("tags", tags or None),
             *((key, facts[key]) for key in ("function", "accelerator", "backend")),
             ("created", facts["created_at"]),
@@ -153,17 +131,46 @@ def status(app: App, group_id: str, as_json: bool) -> None:
     app.output.line("")
     for line in text_grid(batch._manifest, look):
         app.output.line(line)
-    if failures:
+    if failures := facts["failures"]:
         app.output.line("")
         app.output.table(
             ["inputs", "first", "type", "message"],
-            ((len(found), found[0], *failure) for failure, found in failures[:_MOST_ROWS]),
+            (
+                (len(each["inputs"]), each["inputs"][0], each["type"], each["message"])
+                for each in failures[:MOST_FAILURES]
+            ),
         )
-        if len(failures) > _MOST_ROWS:
-            app.output.note(f"{len(failures) - _MOST_ROWS} more kinds of failures: use --json.")
-    if slowest:
+        if len(failures) > MOST_FAILURES:
+            app.output.note(f"{len(failures) - MOST_FAILURES} more kinds of failures: use --json.")
+    if slowest := facts["slowest"]:
         app.output.line("")
-        app.output.table(["seconds", "slowest"], ((f"{seconds[one]:.1f}", one) for one in slowest))
+        app.output.table(
+            ["seconds", "slowest"], ((f"{one['seconds']:.1f}", one["job_id"]) for one in slowest)
+        )
+
+
+def details_of(app: App, batch: BatchHandle) -> tuple[dict[str, Any], Look]:
+    """Return what `kinetic batches status --json` prints of a batch, and the look that shows it."""
+    look = batch._states.look()
+    stopped = batch._states.stopped
+    reports = [outcome.report for _, outcome in look.ended if outcome.report]
+    # The first inputs may have waited for long.
+    began = min((report.started_at for report in reports if report.started_at), default=0)
+    rate = len(look.ended) / max(app.clock() - began, 1) if began and not look.over else 0.0
+    seconds = {report.job_id: report.finished_at - report.started_at for report in reports}
+    slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:_SLOWEST]
+    return {
+        **facts_of(app, batch, look),
+        "message": stopped.message if stopped else look.reason,
+        "rate": rate or None,
+        "seconds_left": len(look.left) / rate if rate else None,
+        "failures": [
+            {"type": kind, "message": message, "inputs": inputs}
+            for (kind, message), inputs in _failures(batch, look)
+        ],
+        "slowest": [{"job_id": job_id, "seconds": seconds[job_id]} for job_id in slowest],
+        "statuses": {index: status.value for index, status in look.statuses.items()},
+    }, look
 
 
 def _failures(batch: BatchHandle, look: Look) -> list[tuple[tuple[str, str], list[int]]]:

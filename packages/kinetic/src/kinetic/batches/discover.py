@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinetic.batches.handle import BatchHandle
@@ -34,12 +36,20 @@ def find_batches(settings: Settings) -> list[BatchHandle]:
 
 
 def find_jobs_and_batches(
-    settings: Settings, selection: Selection = ALL_JOBS
+    settings: Settings,
+    selection: Selection = ALL_JOBS,
+    ended: Mapping[str, JobHandle] = MappingProxyType({}),
 ) -> tuple[list[JobHandle], list[BatchHandle]]:
-    """Return the jobs of *selection* and all batches, each newest first; a store that cannot be reached is tried once."""
+    """Return the jobs of *selection* and all batches, each newest first; a store that cannot be reached is tried once.
+
+    *ended* is as for `find_jobs`.
+    """
     places: list[list[BatchHandle]] = []
     jobs = find_jobs(
-        settings, also=lambda *where: places.append(_batches_of(*where)), selection=selection
+        settings,
+        also=lambda *where: places.append(_batches_of(*where)),
+        selection=selection,
+        ended=ended,
     )
     return jobs, _merged(places)
 

@@ -44,7 +44,7 @@ _MARKS: Final = {
     JobStatus.NOT_FOUND: "-",
     JobStatus.SUCCEEDED: "#",
 }
-"""The characters of the text grid. One that stands for several inputs is the first that one of them has."""
+"""The characters of the text grid, in the order in which they decide what stands for several inputs."""
 _COLUMNS: Final = 60
 _ROWS: Final = 10
 
@@ -78,19 +78,24 @@ def grid(manifest: GroupManifest, look: Look | None, title: str) -> str:
 
 def text_grid(manifest: GroupManifest, look: Look) -> list[str]:
     """Return lines with a character for each input by its status, or for each few inputs; the last explains them."""
-    total = manifest.total_expected
-    each = -(-total // (_COLUMNS * _ROWS))
-    failed = JobStatus.FAILED  # Those that were not submitted count as failed.
-    found = [_MARKS[look.statuses.get(index, failed)] for index in range(total)]
-    order = [*_MARKS.values()]
-    cells = "".join(
-        min(found[first : first + each], key=order.index) for first in range(0, total, each)
-    )
+    states, each = cells_of(manifest, look, _COLUMNS * _ROWS)
+    cells = "".join(_MARKS[state] for state in states)
     words = ", ".join(
         f"{mark} {_WORDS[status]}" for status, mark in _MARKS.items() if mark in cells
     )
     legend = words if each == 1 else f"{words}; each stands for {each} inputs"
     return [*(cells[at : at + _COLUMNS] for at in range(0, len(cells), _COLUMNS)), legend]
+
+
+def cells_of(manifest: GroupManifest, look: Look, most: int) -> tuple[list[JobStatus], int]:
+    """Return at most *most* statuses, and how many inputs each stands for: the first that one of them has."""
+    total = manifest.total_expected
+    each = -(-total // most)
+    failed = JobStatus.FAILED  # Those that were not submitted count as failed.
+    found = [look.statuses.get(index, failed) for index in range(total)]
+    order = [*_MARKS]
+    firsts = range(0, total, each)
+    return [min(found[first : first + each], key=order.index) for first in firsts], each
 
 
 def pace(rate: float, left: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from kinetic.jobs.report import Report
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
-    from kinetic_payload.records.usage import PendingReason
+    from kinetic_payload.records.usage import PendingReason, Usage
     from kinetic_payload.stores.outages import OutageLimit
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ log = logging.getLogger("kinetic")
 
 LIST_JOBS: Final = "To list all jobs: kinetic jobs list"
 ALL_JOBS: Final = Selection()
+LOG_LINES: Final = 40
+"""Lines of the log in a report."""
 LIST_BATCHES: Final = "To list all batches: kinetic batches list"
 
 
@@ -214,18 +217,19 @@ def complete_id(text: str, settings: Settings, *, batch: bool = False) -> str:
 _CANDIDATES: Final = 10
 
 
-def find_report(job_id: str, settings: Settings) -> Report:
+def find_report(job_id: str, settings: Settings, *, lines: int = LOG_LINES) -> Report:
     """Return the report of a job, from its store alone: neither its cluster nor its key is needed.
 
-    Nothing is unpickled, and no signature is checked.
+    It has the last *lines* of the log. Nothing is unpickled, and no signature is checked.
 
     Raises:
         JobNotFoundError: None of the stores has anything of it.
     """
     from kinetic.jobs.pending import read_reasons
-    from kinetic.jobs.report import LOG_LINES, report_of
+    from kinetic.jobs.report import report_of
     from kinetic.jobs.status import worded
     from kinetic.jobs.stored_logs import stored_attempts, stored_lines
+    from kinetic.jobs.usage import job_usage
     from kinetic.settings.settings import environment
 
     def find(store: Store) -> tuple[JobRecord, JobOutcome, list[str]] | None:
@@ -251,10 +255,9 @@ def find_report(job_id: str, settings: Settings) -> Report:
         return record, JobOutcome(job_id, status, "", final, reports, silent), notes
 
     store, (record, outcome, notes) = _find(job_id, settings, find)
-    lines: list[str] = []
+    log_end: list[LogLine] = []
     for attempt in stored_attempts(store, job_id)[-1:]:
-        found = stored_lines(store, job_id, attempt, tail=LOG_LINES, most=record.hosts)
-        lines = [line.shown for line in found]
+        log_end = [*stored_lines(store, job_id, attempt, tail=lines, most=record.hosts)]
     pending: Sequence[PendingReason] = ()
     try:
         pending = read_reasons(store, job_id)
@@ -262,12 +265,45 @@ def find_report(job_id: str, settings: Settings) -> Report:
         notes.append(f"Why it waited is not known: {error.message}")
     if store.location.kind == "gs":
         notes.append("Signatures of the records were not checked.")
+    usage: dict[int, Usage] = {}
+    with suppress(RecordError):  # Anybody may have written it.
+        usage = job_usage(store, record, UNSIGNED.verify)
     return report_of(
         record,
         worded(record, outcome),
-        lines,
+        log_end,
+        usage,
         pending=pending,
         notes=notes,
+        secrets=environment(),
+        home=str(Path.home()),
+    )
+
+
+def live_report(job: JobHandle) -> Report:
+    """Return the report of *job* as its backend shows it now, without its log, which `log_lines` follows.
+
+    Raises:
+        SignatureError: The record or the outcome, in a bucket, is not signed with your key.
+    """
+    from kinetic.jobs.pending import read_reasons
+    from kinetic.jobs.report import report_of
+    from kinetic.jobs.usage import job_usage
+    from kinetic.settings.settings import environment
+
+    outcome = job.outcome()
+    usage: dict[int, Usage] = {}
+    store, record = job._services.store, job._record
+    pending: Sequence[PendingReason] = ()
+    with suppress(RecordError):  # Anybody may have written them.
+        usage = job_usage(store, record, job._services.verify)
+        pending = read_reasons(store, job.job_id)
+    return report_of(
+        record,
+        outcome,
+        (),
+        usage,
+        pending=pending,
         secrets=environment(),
         home=str(Path.home()),
     )
@@ -350,14 +386,16 @@ def find_jobs(
     *,
     also: Callable[[str, Settings], object] = lambda *_: None,
     selection: Selection = ALL_JOBS,
+    ended: Mapping[str, JobHandle] = MappingProxyType({}),
 ) -> list[JobHandle]:
     """Return all jobs of *selection*, as `list_jobs` does; the handles keep *settings*.
 
-    *also* is called with each backend, after its jobs were found.
+    *also* is called with each backend, after its jobs were found. *ended* are jobs, by id, that an earlier list showed
+    with their outcomes, which do not change: while a store still has one of them, nothing of it is read again.
     """
 
     def find(backend: str, settings: Settings) -> list[JobHandle]:
-        jobs = _jobs_of(backend, settings, selection)
+        jobs = _jobs_of(backend, settings, selection, ended)
         also(backend, settings)
         return jobs
 
@@ -394,7 +432,9 @@ def of_backends(settings: Settings, find: Callable[[str, Settings], list[T]]) ->
         return [here]
 
 
-def _jobs_of(backend: str, settings: Settings, selection: Selection) -> list[JobHandle]:
+def _jobs_of(
+    backend: str, settings: Settings, selection: Selection, known: Mapping[str, JobHandle]
+) -> list[JobHandle]:
     """Return the jobs of *selection* whose records are in the store of *backend*, newest first."""
     location = jobs_location(settings, backend)
     if not _may_exist(location):
@@ -406,7 +446,9 @@ def _jobs_of(backend: str, settings: Settings, selection: Selection) -> list[Job
     brief = services.limited(look_limit())
     if not settings.namespace.is_default:  # An id does not tell the namespace.
         selection = replace(selection, newest=None)
-    jobs = jobs_in(brief.store, recorded=recorded.add, verify=services.verify, selection=selection)
+    jobs = jobs_in(
+        brief.store, recorded=recorded.add, verify=services.verify, selection=selection, ended=known
+    )
     entry = entry_of(backend)
     for job in jobs:
         same = entry_of(job.backend).module == entry.module
@@ -415,7 +457,8 @@ def _jobs_of(backend: str, settings: Settings, selection: Selection) -> list[Job
     ended = [
         job._record
         for job in jobs
-        if job._session.listed not in (None, "no outcome") and not job._session.cleaned_up
+        if job._session.listed not in (None, "no outcome")
+        and not (job._session.cleaned_up or job.job_id in known)
     ]
     brief.backend.tidy(ended, recorded=recorded)
     from kinetic.home.collection import collect_left
@@ -437,6 +480,7 @@ def jobs_in(
     recorded: Callable[[str], object] = lambda _: None,
     verify: Callable[[bytes, str], None] = UNSIGNED.verify,
     selection: Selection = ALL_JOBS,
+    ended: Mapping[str, JobHandle] = MappingProxyType({}),
 ) -> list[JobHandle]:
     """Return the jobs of *selection* whose records are in *store*, newest first.
 
@@ -456,7 +500,11 @@ def jobs_in(
         if not selection.of([job_id]):
             continue
         chosen.add(job_id)
-        if record is None:
+        before = ended.get(job_id)
+        if before and before._session.final and before.bucket_name == str(store.location):
+            before._session.listed = status_of(before._session.final)
+            handles.append(before)
+        elif record is None:
             unread.append((job_id, outcome))
         else:
             handles.append(handle_of_job(job_id, outcome, record))

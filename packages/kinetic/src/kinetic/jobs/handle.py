@@ -190,7 +190,7 @@ class JobHandle(Generic[T_co]):
         """
         from kinetic.jobs.usage import job_usage
 
-        return job_usage(self._record, self._services, attempt)
+        return job_usage(self._services.store, self._record, self._services.verify, attempt)
 
     def log_lines(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, get_args
@@ -15,12 +15,12 @@ from kinetic_payload.progress import duration_text
 from kinetic_payload.records.host_outcome import Phase
 
 if TYPE_CHECKING:
+    from kinetic.backends.backend import LogLine
     from kinetic.jobs.outcome import JobOutcome
     from kinetic_payload.records.host_outcome import HostOutcome
     from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.records.usage import PendingReason
+    from kinetic_payload.records.usage import PendingReason, Usage
 
-LOG_LINES: Final = 40
 _STACK_LINES: Final = 60
 _LONGEST_LINE: Final = 2000
 WAITING: Final = "waiting"
@@ -65,9 +65,11 @@ class Report:
     failure: str
     """The host that failed first, and its exception; empty if none did."""
     stack: Sequence[str]
-    log: Sequence[str]
+    log: Sequence[LogLine]
     """The last lines."""
     notes: Sequence[str]
+    usage: Mapping[int, Usage]
+    """What each host of the latest attempt used over time, by its number."""
 
 
 def timeline_of(
@@ -117,10 +119,51 @@ def first_failure(outcome: JobOutcome) -> HostOutcome | None:
     return min(failed, key=lambda host: (bool(host.lost_peer), host.finished_at), default=None)
 
 
+def cleaner_of(
+    record: JobRecord, *, secrets: Mapping[str, str], home: str, people: Sequence[str | None] = ()
+) -> Callable[[str], str]:
+    """Return a function that removes from a text about a job what others must not see; lines stay lines.
+
+    Args:
+        record: The record of the job.
+        secrets: Variables of this process; the values of those that the job captured are removed.
+        home: The user's home folder, which becomes `~`.
+        people: Users, besides the submitter, who are not named.
+    """
+    values = [secrets.get(name, "") for name in record.captured_env]
+    # A log may begin within one.
+    texts = [text for value in values for text in (value, *value.splitlines())]
+    forms = {form.strip() for text in texts for form in (text, json.dumps(text)[1:-1])}
+    # A short value, such as 1, is no secret, and would be found everywhere.
+    known = sorted((form for form in forms if len(form) >= 4), key=len, reverse=True)
+
+    def clean(text: str) -> str:
+        for value in known:
+            text = text.replace(value, _REMOVED + "\n" * value.count("\n"))
+        # Long lines are of no use here, and slow to search.
+        text = "\n".join(line[:_LONGEST_LINE] for line in text.split("\n"))
+        for name in record.captured_env:
+            text = re.sub(rf"({re.escape(name)}{_IS})(?:{_QUOTED}|\S+)", rf"\1{_REMOVED}", text)
+        for who in filter(None, (record.submitter, *people)):
+            text = text.replace(f" by {who}", "")
+        if len(home) > 1:
+            text = text.replace(home, "~")
+        return printable(redacted(text))
+
+    return clean
+
+
+def clean_log(lines: Sequence[LogLine], clean: Callable[[str], str]) -> list[LogLine]:
+    """Return *lines*, cleaned as one text: a private key has several."""
+    texts = clean("\n".join(line.text for line in lines)).split("\n")
+    return [replace(line, text=text) for line, text in zip(lines, texts, strict=False)]
+
+
 def report_of(
     record: JobRecord,
     outcome: JobOutcome,
-    log: Sequence[str],
+    log: Sequence[LogLine],
+    usage: Mapping[int, Usage],
     *,
     pending: Sequence[PendingReason] = (),
     notes: Sequence[str] = (),
@@ -133,32 +176,15 @@ def report_of(
         record: Its record.
         outcome: Its status, and how its hosts ended.
         log: The last lines of its log.
+        usage: What its hosts used.
         pending: Why it waited.
         notes: What the reader must know, such as that it was cleaned up.
-        secrets: Variables of this process; the values of those that the job captured are removed.
-        home: The user's home folder, which becomes `~`.
+        secrets: Variables of this process, as for `cleaner_of`.
+        home: The user's home folder.
     """
-    values = [secrets.get(name, "") for name in record.captured_env]
-    # A log may begin within one.
-    texts = [text for value in values for text in (value, *value.splitlines())]
-    forms = {form.strip() for text in texts for form in (text, json.dumps(text)[1:-1])}
-    # A short value, such as 1, is no secret, and would be found everywhere.
-    known = sorted((form for form in forms if len(form) >= 4), key=len, reverse=True)
-
-    def clean(text: str) -> str:
-        for value in known:
-            text = text.replace(value, _REMOVED)
-        # Long lines are of no use here, and slow to search.
-        text = "\n".join(line[:_LONGEST_LINE] for line in text.split("\n"))
-        for name in record.captured_env:
-            text = re.sub(rf"({re.escape(name)}{_IS})(?:{_QUOTED}|\S+)", rf"\1{_REMOVED}", text)
-        for who in filter(None, (record.submitter, final.cancelled_by if final else None)):
-            text = text.replace(f" by {who}", "")
-        if len(home) > 1:
-            text = text.replace(home, "~")
-        return printable(redacted(text))
-
     final = outcome.final
+    people = (final.cancelled_by,) if final else ()
+    clean = cleaner_of(record, secrets=secrets, home=home, people=people)
     failed = None if outcome.status.value == "SUCCEEDED" else first_failure(outcome)
     error = failed.error if failed else None
     facts = {
@@ -166,6 +192,7 @@ def report_of(
         "accelerator": record.accelerator + (" spot" if record.spot else ""),
         "hosts": str(record.hosts),
         "backend": record.backend,
+        "batch": record.group_id or "",
         "image": record.image_uri,
         "submitted": record.created_at,
         "ended": _time_text(final.written_at if final else 0.0),
@@ -203,11 +230,12 @@ def report_of(
             else ""
         ),
         stack=clean(error.traceback).splitlines()[-_STACK_LINES:] if error else (),
-        log=clean("\n".join(log)).splitlines(),
+        log=clean_log(log, clean),
         notes=[
             *notes,
             *dict.fromkeys(clean(each) for host in outcome.hosts for each in host.warnings),
         ],
+        usage=usage,
     )
 
 
@@ -224,14 +252,17 @@ _IS: Final = r"['\"\]\\]*\s*[=:]\s*"
 """What is between a name and its value: in a shell, Python, JSON, a header."""
 _QUOTED: Final = r"""\\*(?:"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)"""
 _KEYS: Final = r"(?:token|secret|password|passwd|passphrase|credential|(?:api|access|private)[_-]?key)[\w-]{0,64}"
-_REDACTIONS: Final = (
+_REDACTIONS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
     (r"\x1b\[[0-9;:]*m", ""),
     (
         r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)",
-        _REMOVED,
+        lambda found: _REMOVED + "\n" * found[0].count("\n"),
     ),
     # The log may begin within one.
-    (r"\A[\s\S]*-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----", _REMOVED),
+    (
+        r"\A[\s\S]*-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----",
+        lambda found: _REMOVED + "\n" * found[0].count("\n"),
+    ),
     (r"(?i)(\b(?:bearer|basic|authorization\W{1,4}token)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
     (r"(\w://)[^\s/:@]*:[^\s'\"]+@", rf"\1{_REMOVED}@"),
     (

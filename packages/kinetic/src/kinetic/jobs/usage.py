@@ -13,19 +13,21 @@ from kinetic_payload.records.usage import Usage
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
-    from kinetic.jobs.services import Services
+    from kinetic.jobs.attempts import Verify
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.store import Store
 
 
-def job_usage(record: JobRecord, services: Services, attempt: int | None) -> dict[int, Usage]:
+def job_usage(
+    store: Store, record: JobRecord, verify: Verify, attempt: int | None = None
+) -> dict[int, Usage]:
     """Return the samples of *attempt*, or of the latest one, by host; none of hosts that wrote none.
 
     Raises:
         InvalidRequestError: There is no such attempt.
         RecordError: An object is not what it should be.
     """
-    store = services.store
-    attempts = known_attempts(store, record, services.verify)
+    attempts = known_attempts(store, record, verify)
     if attempt is not None and attempt not in attempts:
         raise InvalidRequestError(
             f"Job {record.job_id} has no attempt {attempt}.",

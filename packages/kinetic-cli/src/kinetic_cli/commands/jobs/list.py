@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,7 +87,7 @@ def command(
             (
                 (
                     job["job_id"],
-                    _state_of(job),
+                    state_of(job),
                     age_text(job["age_seconds"]),
                     age_text(job["duration_seconds"]),
                     job["function"] + (f" × {job['inputs']:,}" if job["inputs"] else ""),
@@ -101,10 +101,9 @@ def command(
         )
 
 
-def _state_of(job: dict[str, Any]) -> str | None:
+def state_of(job: Mapping[str, Any]) -> str:
     """Return the state of a job in tables, which `--status` takes."""
-    state: str | None = "CANCELLED" if job["cancelled"] else job["status"]
-    return state
+    return "CANCELLED" if job["cancelled"] else job["status"] or ""
 
 
 def listed_jobs(
@@ -134,12 +133,13 @@ def listed_jobs(
     handles = [job for job in handles if wanted(job)]
     batches = [batch for batch in batches if wanted(batch._manifest.job_record)]
     statuses = statuses_of(handles)
+    app.ended = {job.job_id: job for job in handles if job._session.final}
     _note_unverified(app, statuses)
     jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
     jobs += [_facts_of_batch(app, batch) for batch in batches]
     if cost:
         jobs = _with_costs(app, jobs, [*handles, *batches])
-    jobs = [job for job in jobs if not states or _state_of(job) in states]
+    jobs = [job for job in jobs if not states or state_of(job) in states]
     return sorted(jobs, key=lambda job: job["created_at"], reverse=True)[:limit]
 
 
