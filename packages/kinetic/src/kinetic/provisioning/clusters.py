@@ -164,6 +164,7 @@ def prepare_up(
     Raises:
         ConfigurationError: A name is not valid, or too long for one that follows from it; or the place does not
             exist, or has not the machines.
+        ProvisioningError: What exists cannot be read.
         CloudPermissionError: You lack permissions for what the plan would do.
     """
     prepared = compare(settings, options or ClusterOptions(), poll=poll)
@@ -189,6 +190,9 @@ def compare(
         poll: Seconds between two looks at what takes time.
         timeout: Seconds for each resource; None: the time that a change would get.
         failed: Called with a resource that cannot be read; None: that ends the comparison.
+
+    Raises:
+        ConfigurationError, ProvisioningError: See `prepare_up`.
     """
     from kinetic.provisioning.google.cloud import Cloud, check_project
     from kinetic.provisioning.google.networks import Compute
@@ -270,6 +274,7 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
 
     Raises:
         ConfigurationError: A name is not valid.
+        ProvisioningError: What exists cannot be read.
         CloudPermissionError: You lack permissions for what the plan would do.
     """
     from kinetic.provisioning.google.cloud import Cloud, check_project
@@ -304,7 +309,11 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
 
 
 def running_jobs(prepared: Prepared) -> list[str]:
-    """Return the ids of jobs that have not ended in the cluster that the plan deletes or replaces."""
+    """Return the ids of jobs that have not ended in the cluster that the plan deletes or replaces.
+
+    Raises:
+        KineticError: The cluster, or the bucket of jobs, cannot be asked.
+    """
     from kinetic.provisioning.pools import workloads_in
     from kinetic_k8s.manifests.labels import JOB_ID
     from kinetic_k8s.reading.workloads import WorkloadView

@@ -66,6 +66,9 @@ def cost_of(record: JobRecord, store: Store, prices: Prices, *, pending: bool) -
         store: The store of the job.
         prices: Those of any region.
         pending: Whether no attempt has begun; otherwise a job without attempts has lost them.
+
+    Raises:
+        StoreError: The objects cannot be listed.
     """
     found = defaultdict[tuple[str, str], tuple[list[float], list[float]]](lambda: ([], []))
     for info in store.list(JobObjects(record.job_id).prefix):

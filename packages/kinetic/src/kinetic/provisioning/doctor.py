@@ -226,7 +226,11 @@ def _inside(prepared: Prepared) -> InsideEdge:
 
 
 def left_disks(prepared: Prepared) -> Iterator[Check]:
-    """Iterate over the disks that pods of a cluster have left, which are billed, also after its end."""
+    """Iterate over the disks that pods of a cluster have left, which are billed, also after its end.
+
+    Raises:
+        ProvisioningError: They cannot be listed.
+    """
     from kinetic.provisioning.google.networks import disks_of
 
     if COMPUTE not in prepared.cloud.enabled:

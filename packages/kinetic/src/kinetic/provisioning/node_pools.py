@@ -58,6 +58,7 @@ def prepare_node_pools(
     Raises:
         InvalidRequestError: The options make no sense, or no node pool can be like that.
         ConfigurationError: The region of the cluster has no such machines; the hint names the nearest that has.
+        ClusterError, ProvisioningError: The cluster cannot be read.
     """
     from kinetic.backends.gke.connect import find_cluster
     from kinetic.provisioning.google.cloud import Cloud, check_project

@@ -92,6 +92,7 @@ def add_pool(
     Raises:
         InvalidRequestError: The pool is not valid, the accelerator has another pool, the name is taken, or the cluster
             serves no ComputeClasses.
+        ClusterError: The cluster cannot be reached, or refuses it.
     """
     draft = new_pool(accelerator, name=name)
     if options.max_nodes is not None or options.slices is not None:
@@ -209,7 +210,11 @@ def changed(pool: Pool, options: PoolOptions) -> Pool:
 
 
 def list_pools(settings: Settings) -> list[PoolStatus]:
-    """Return the pools of the cluster that *settings* name, by name: ComputeClasses, then node pools."""
+    """Return the pools of the cluster that *settings* name, by name: ComputeClasses, then node pools.
+
+    Raises:
+        ClusterError: The cluster cannot be reached, or refuses to list them.
+    """
     cluster, gke, classes = _pools_of(settings)
     if not classes and not (gke and any(each.made_for for each in gke.pools)):
         return []
@@ -222,7 +227,11 @@ def pools_in(
     classes: list[Manifest],
     workloads: list[Manifest],
 ) -> list[PoolStatus]:
-    """Return the pools that *classes* are, and the node pools that Kinetic made, with the *workloads* that use them."""
+    """Return the pools that *classes* are, and the node pools that Kinetic made, with the *workloads* that use them.
+
+    Raises:
+        ClusterError: The cluster cannot be reached.
+    """
 
     def nodes_with(label: str) -> list[Manifest] | None:
         try:
@@ -249,6 +258,7 @@ def find_pool(settings: Settings, name: str) -> PoolStatus:
 
     Raises:
         InvalidRequestError: There is none, or Kinetic did not make it; the hint names those that exist.
+        ClusterError: The cluster cannot be reached, or refuses to read it.
     """
     pools = {status.pool.name: status for status in reversed(list_pools(settings))}
     if name not in pools:
@@ -266,6 +276,8 @@ def remove_pool(settings: Settings, name: str, *, poll: float = 2.0) -> None:
 
     Raises:
         InvalidRequestError: There is none, or Kinetic did not make it.
+        ClusterError: The cluster cannot be reached, or refuses it.
+        ProvisioningError: GKE refuses it, or it fails.
     """
     cluster, gke, classes = _pools_of(settings)
     for found in classes or ():

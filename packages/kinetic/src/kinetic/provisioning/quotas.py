@@ -69,6 +69,9 @@ def low_quotas(cloud: Cloud, place: ClusterPlace, priorities: Iterable[Priority]
     """Return what is too low for one slice of each of *priorities*, with the id and the limit.
 
     A limit is no promise: with a quota that is high enough, there may be no machines all the same.
+
+    Raises:
+        ProvisioningError: The limits cannot be read.
     """
     from kinetic.provisioning.google.quotas import limit_of
 

@@ -45,6 +45,7 @@ def cluster_status(settings: Settings) -> ClusterStatus:
 
     Raises:
         UnknownClusterError: There is no such cluster; the hint names those that exist.
+        ClusterError: It cannot be reached.
     """
     from kinetic.backends.gke.checks import classes_in
     from kinetic.backends.gke.connect import find_cluster

@@ -193,6 +193,7 @@ def prepare_prune(settings: Settings, options: PruneOptions) -> Pruning:
 
     Raises:
         InvalidRequestError: It is not clear what is meant, or cannot be removed safely.
+        KineticError: The store cannot be read.
     """
     backend = _checked_backend(settings, options)
     location = jobs_location(settings, backend)

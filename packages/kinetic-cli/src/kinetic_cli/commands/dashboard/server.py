@@ -429,7 +429,7 @@ class Dashboard:
                 actions = {
                     "cancel": (job.cancel, f"Cancelled {each}."),
                     "replay": (job.replay, "Started "),
-                    "cleanup": (job.cleanup, f"Cleaned up {each}. Its log is self._kept."),
+                    "cleanup": (job.cleanup, f"Cleaned up {each}. Its log is kept."),
                 }
             if action not in actions:
                 return PlainTextResponse("Not found.\n", 404)

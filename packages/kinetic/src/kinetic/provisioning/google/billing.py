@@ -19,6 +19,9 @@ def read_catalogue(cloud: Cloud, names: Collection[str]) -> dict[str, dict[str, 
     """Return US dollars per hour by region of the SKUs that are called *names*, without " running in PLACE".
 
     What two SKUs of a name say differently of a region is left out.
+
+    Raises:
+        ProvisioningError: The catalogue cannot be read.
     """
     client = cloud.client("cloudbilling", billing_v1.CloudCatalogClient)
     asked = {"parent": _COMPUTE, "currency_code": "USD", "page_size": _PAGE}
@@ -47,7 +50,11 @@ def read_catalogue(cloud: Cloud, names: Collection[str]) -> dict[str, dict[str, 
 
 
 def is_billed(cloud: Cloud) -> bool | None:
-    """Return whether the project has a billing account that pays; None if the project does not exist."""
+    """Return whether the project has a billing account that pays; None if the project does not exist.
+
+    Raises:
+        ProvisioningError: It cannot be read.
+    """
     client = cloud.client("cloudbilling.projects", billing_v1.CloudBillingClient)
     found = cloud.ask(
         "see whether the project is billed",

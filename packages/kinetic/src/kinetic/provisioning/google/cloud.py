@@ -161,6 +161,9 @@ class Cloud:
         """Return what *call* finds; None if that does not exist. *what* completes "Could not …".
 
         With the fields of a *request*, *call* is a method of one of Google's clients.
+
+        Raises:
+            ProvisioningError: It failed.
         """
 
         def is_passing(error: Exception) -> bool:
@@ -183,6 +186,9 @@ class Cloud:
 
         It is repeated while others, or earlier changes that have not arrived everywhere, stand in its way. If it
         raises *made*, it was made before: None.
+
+        Raises:
+            ProvisioningError: It failed.
         """
 
         def is_passing(error: Exception) -> bool:
@@ -212,7 +218,11 @@ class Cloud:
             pause(self._poll)
 
     def finish(self, what: str, operation: Any) -> None:
-        """Return once a long-running *operation* has ended; None has."""
+        """Return once a long-running *operation* has ended; None has.
+
+        Raises:
+            ProvisioningError: It failed.
+        """
         if operation is None:
             return
         self.wait(lambda: bool(self.ask(what, operation.done)))

@@ -21,6 +21,7 @@ def check_place(
 
     Raises:
         ConfigurationError: It does not.
+        ProvisioningError: That could not be read.
     """
     zones = [each["name"] for each in compute.items("list the zones", "zones")]
     known = sorted({*zones, *map(checked_region, zones)})

@@ -19,6 +19,9 @@ def limit_of(cloud: Cloud, quota: str, dimensions: Mapping[str, str], location: 
         quota: The id of the quota.
         dimensions: Of the limit; the most precise one of those that agree with them counts.
         location: Where the devices are: a region, or a zone.
+
+    Raises:
+        ProvisioningError: It cannot be read.
     """
     client = cloud.client("cloudquotas", cloudquotas_v1.CloudQuotasClient)
     path = f"projects/{cloud.project}/locations/global/services/compute.googleapis.com/quotaInfos/{quota}"
