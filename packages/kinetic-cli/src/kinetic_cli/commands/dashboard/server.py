@@ -61,7 +61,7 @@ _HEADERS: Final = {
 }
 _PAUSE: Final = 2.0
 """Seconds between two looks at all jobs, at least; ten times as long as a look takes, so that it costs little."""
-_FIRST_LOOK: Final = 1.0
+_FIRST_LOOK: Final = 0.7
 """Seconds for which a page waits for the first look."""
 _LOG_LINES: Final = 1000
 _LONGEST_LINE: Final = 4000
