@@ -31,7 +31,6 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.threads.Stopped": "goes from one of our threads to another",
     "kinetic_payload.stores.gcs.download.CorruptedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.resumable_download.ReplacedError": "goes from one part of the bucket store to another",
-    "kinetic_payload.stores.gcs.errors.InterceptedResponseError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.NotFoundError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.PreconditionError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.ResponseError": "goes from one part of the bucket store to another",

@@ -34,7 +34,7 @@ NAMES = {
     data_marker(D, mounted=True): "data",
     data_pack(D, 0): "data",
     data_large(D, 12): "data",
-    f"{data_files_prefix(D)}a/line\nbreak": "data",
+    f"{data_files_prefix(D)}a/odd name": "data",
     JOB.handle: "job records",
     JOB.outcome: "job records",
     JOB.lease: "job records",

@@ -202,7 +202,7 @@ def test_every_module_that_was_moved_is_where_the_loader_looks(name: str) -> Non
     [
         ("_payload.stores.gcs.patience\nBrokenAnswerError", "NoResponseError"),
         ("_payload.stores.gcs.patience\nPatienceError", "RetryError"),
-        ("_payload.stores.gcs.origin\nForeignAnswerError", "InterceptedResponseError"),
+        ("_payload.stores.gcs.origin\nForeignAnswerError", "NoResponseError"),
         ("_payload.concurrently\nStopped", "Stopped"),
         # What `JobHandle.outcome()` returns.
         (".outcomes\nJobOutcome", "JobOutcome"),
