@@ -33,7 +33,7 @@ PROGRAMS = {
 """Tier → programs → Debian's packages that contain them."""
 
 
-def obstacle(tier: str) -> str | None:
+def obstacle(tier: str = "cluster") -> str | None:
     """Return why these tests cannot run on this machine, or None."""
     if tier == "browser":
         if not missing(tier):
