@@ -161,7 +161,12 @@ def test_an_expired_login_is_an_error_at_once(gcs: GcsServer, tmp_path: Path) ->
 def test_a_token_request_is_retried_after_a_transient_failure(
     guarded: GcsServer, store: GcsStore
 ) -> None:
-    for what in ({"reset": "before"}, {"page": "<html>Sign in</html>", "status": 403}):
+    for what in (
+        {"reset": "before"},
+        {"page": "<html>Sign in</html>", "status": 403},
+        {"page": ""},
+        {"page": '{"access_to'},
+    ):
         fault = guarded.faults.add(method="POST", times=4, **what)
         assert guarded.tokens is not None
         guarded.tokens.expire()

@@ -50,17 +50,19 @@ def intercepted(
 
 
 class TokenRequest(google.auth.transport.requests.Request):
-    """Requests tokens, and rejects the page of a captive portal."""
+    """Requests tokens, and rejects the page of a captive portal, and a response that was cut off."""
 
-    def __call__(self, url: Any, *args: Any, **more: Any) -> Any:
+    def __call__(self, url: Any, method: Any = "GET", *args: Any, **more: Any) -> Any:
         """Make one request.
 
         Raises:
             TransportError: The response was not Google's.
         """
-        found = super().__call__(url, *args, **more)  # type: ignore[no-untyped-call]
-        if _is_page(found.data):
-            raise TransportError(f"an HTML page instead of a token (status {found.status})")  # type: ignore[no-untyped-call]
+        found = super().__call__(url, method, *args, **more)  # type: ignore[no-untyped-call]
+        # google-auth fails with a TypeError if this is no object.
+        is_token = isinstance(_parsed(found.data), dict)
+        if _is_page(found.data) or (method == "POST" and found.status == 200 and not is_token):
+            raise TransportError(f"another response instead of a token (status {found.status})")  # type: ignore[no-untyped-call]
         return found
 
 
@@ -70,9 +72,16 @@ def _is_page(body: bytes) -> bool:
 
 def _is_googles(body: bytes) -> bool:
     """Return whether *body* may be that of a refusal: an error in JSON, or of a download plain text."""
+    found = _parsed(body)
     try:
-        return isinstance(json.loads(body)["error"]["message"], str)
-    except (ValueError, RecursionError):
-        return True
+        return found is ... or isinstance(found["error"]["message"], str)
     except (KeyError, TypeError):
         return False
+
+
+def _parsed(body: bytes) -> Any:
+    """Return the value that the JSON *body* is; `...` if it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return ...
