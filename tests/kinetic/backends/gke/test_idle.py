@@ -149,6 +149,17 @@ def test_a_workload_is_deleted_after_an_outage_of_the_store(cluster_with: Cluste
         assert cluster.deleted == deleted
 
 
+def test_a_workload_is_deleted_after_a_deletion_was_interrupted(cluster_with: Clusters) -> None:
+    cluster = cluster_with(a_workload(), errors=[KeyboardInterrupt()])
+    idle = IdleWorkloads(cluster, None)
+
+    with pytest.raises(KeyboardInterrupt):
+        idle.end(ended(), RECORD.job_id, RECORD.k8s_name)
+    idle.end(ended(), RECORD.job_id, RECORD.k8s_name)
+
+    assert cluster.deleted == ["1"]
+
+
 OUTAGE = ClusterUnreachableError("It did not respond.")
 
 

@@ -287,12 +287,12 @@ class IdleWorkloads:
             except KineticError as error:  # The next look tries again.
                 log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
                 return
-            self._next[job_id] = inf
             try:
                 cluster = self._cluster.within(LOOK)
                 found = cluster.get(kind, name, brief=True)
                 if found is not None and belongs_to(found, job_id):
                     cluster.delete(kind, name, uid=found["metadata"]["uid"])
+                self._next[job_id] = inf
             except ClusterError as error:
                 self._next[job_id] = self._clock() + _LOOK_AGAIN
                 self._warn(job_id, kind, name, error)
