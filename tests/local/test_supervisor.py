@@ -221,6 +221,7 @@ def test_a_process_with_its_own_session_and_environment_is_killed_without_adopti
     job = _Job(spec, folder, UntilRecorded(), adopting=False)  # type: ignore[arg-type]
     attempt = Attempt(spec, folder, 1)
     assert job.watch(attempt, 0.0).succeeded
+    assert job._load_at is not None, "it was recorded before the deferred imports"
     left = psutil.Process(int(note.read_text()[:-1]))
     assert not left.environ()
 

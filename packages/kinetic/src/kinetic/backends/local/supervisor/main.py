@@ -207,7 +207,7 @@ class _Job:
 
     def _record_when_due(self, attempt: Attempt | Pool, timeout: float | None) -> float | None:
         """Record the runners' descendants if this is due; return how long to wait, at most *timeout*."""
-        if self.descendants is None or self._load_at is not None:
+        if self.descendants is None:
             return timeout
         living = [runner.pid for runner in attempt.runners if runner.status is None]
         left = self.descendants.record(living)
