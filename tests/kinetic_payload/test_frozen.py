@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 from typing import Any
@@ -55,6 +56,7 @@ THEIRS = classes(lambda **options: dataclass(frozen=True, **options))
         lambda base, _: delattr(base("a"), "name"),
         lambda base, _: base("a", seen=[1]) == base("a"),
         lambda base, _: base("a") == base("b"),
+        lambda base, _: base("a", math.nan) == base("a", math.nan),
         lambda base, _: base("a") == ("a", 1),
         lambda base, _: len({base("a"), base("a", seen=[1]), base("b")}),
         lambda base, derived: derived("a", key={}) == base("a"),

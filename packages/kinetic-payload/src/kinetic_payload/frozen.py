@@ -56,7 +56,10 @@ def _eq(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
     names = [each.name for each in fields(self) if each.compare]
-    return all(getattr(self, name) == getattr(other, name) for name in names)
+    # As tuples: a value equals itself, also nan.
+    return tuple([getattr(self, name) for name in names]) == tuple(
+        [getattr(other, name) for name in names]
+    )
 
 
 def _hash(self: Any) -> int:
