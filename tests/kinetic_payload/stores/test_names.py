@@ -18,3 +18,4 @@ def test_files_that_no_object_can_be_are_not_listed(tmp_path: Path, path: str) -
 
     assert [info.name for info in store.list()] == ["object"]
     assert list(store.folders()) == []
+    assert [*store.list("a\0b/"), *store.records("a\nb/")] == []

@@ -59,8 +59,7 @@ def _place(root: str, prefix: str) -> tuple[str, str] | None:
     parent = prefix.rpartition("/")[0]
     if not parent:
         return None if prefix.startswith("/") else (root, "")
-    parts = parent.split("/")
-    if any(part in ("", ".", "..") for part in parts):
+    if not is_name(parent):
         return None
     return f"{root}/{parent}", f"{parent}/"
 
