@@ -264,7 +264,14 @@ _REDACTIONS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]]
         lambda found: _REMOVED + "\n" * found[0].count("\n"),
     ),
     (r"(?i)(\b(?:bearer|basic|authorization\W{1,4}token)\s+)[\w.~+/=-]{8,}", rf"\1{_REMOVED}"),
-    (r"(\w://)[^\s/:@]*:[^\s'\"]+@", rf"\1{_REMOVED}@"),
+    # Here and below, a word is read once, whether it has what is looked for or not: a log is to be cleaned soon.
+    (
+        r"(\w://)([^\s/:@]*:)([^\s'\"]*)",
+        lambda url: (
+            url[1]
+            + (f"{_REMOVED}@{url[3].rpartition('@')[2]}" if "@" in url[3] else url[2] + url[3])
+        ),
+    ),
     (
         rf"(?i)({_KEYS}{_IS}|--(?=\w)[\w-]{{0,64}}{_KEYS}\s+)(?:{_QUOTED}|[^\s'\",;&]+)",
         rf"\1{_REMOVED}",
@@ -274,7 +281,10 @@ _REDACTIONS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]]
         _REMOVED,
     ),
     # What a `gs://` or another URI names inside a bucket stays a name; its query may carry a signature.
-    (r"(\w://[^\s?'\"]+)\?[^\s'\"]+", rf"\1?{_REMOVED}"),
+    (
+        r"(\w://[^\s?'\"]+)(\?[^\s'\"]+)?",
+        lambda url: url[1] + (f"?{_REMOVED}" if url[2] else ""),
+    ),
     (r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", "[e-mail]"),
     (r"(?:/home|/Users)/[^/\s:'\"]+", "~"),
     (r"(?<![\w.~-])/root(?=[/\s:'\"]|\Z)", "~"),
