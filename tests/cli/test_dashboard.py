@@ -62,6 +62,10 @@ def test_only_its_own_pages_may_ask_the_dashboard(
     ]
     for where, how in refused:
         assert code_of(where, **how) == 403, (where, how)
+    websocket = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    assert code_of(origin, **websocket) == 403
+    assert code_of(f"{address}?page={'9' * 5000}&status=UNKNOWN") == 200
+    assert code_of(f"{address}jobs/{job}?host=x") == 200
     assert code_of(cancel) in (404, 405)
     assert code_of(f"{address}jobs/cpu-x-20260101-000000-0a1b2c3") == 404
     assert code_of(f"{address}cluster") == 404
@@ -94,6 +98,32 @@ def test_a_cluster_that_cannot_be_reached_costs_its_own_parts_of_the_page(laptop
     assert job in page("")
 
     process.terminate()
+
+
+def test_ctrl_c_ends_a_dashboard_that_waits_for_a_cluster(laptop: Laptop) -> None:
+    del laptop.environment["KINETIC_BACKEND"]
+    user = dict.fromkeys(("client_id", "client_secret", "refresh_token"), "x")
+    credentials = laptop.home / "user.json"
+    credentials.write_text(json.dumps({"type": "authorized_user", **user}))
+    laptop.environment["GOOGLE_APPLICATION_CREDENTIALS"] = str(credentials)
+    where = ("--project", "none-1", "--cluster", "none")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        laptop.environment["HTTPS_PROXY"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = laptop.start("dashboard", "--no-browser", "--port", "0", *where)
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().strip())
+        with socket.create_connection(("127.0.0.1", address.port or 0)) as page:
+            asked = f"GET {address.path}cluster/status HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n"
+            page.sendall(asked.encode())
+            page.settimeout(2)
+            with pytest.raises(TimeoutError):
+                page.recv(1)
+
+            process.send_signal(signal.SIGINT)
+
+            assert process.wait(10) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "Ctrl-C ends the dashboard; jobs go on.\n"
 
 
 def test_a_dashboard_that_cannot_begin_says_why(laptop: Laptop, tmp_path: Path) -> None:

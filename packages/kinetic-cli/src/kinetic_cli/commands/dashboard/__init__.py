@@ -29,6 +29,8 @@ def command(app: App, port: int, no_browser: bool) -> None:
     """
     import secrets
     import socket
+    import threading
+    from contextlib import suppress
 
     from kinetic.errors import ConfigurationError, InvalidRequestError
 
@@ -62,17 +64,18 @@ def command(app: App, port: int, no_browser: bool) -> None:
             access_log=False,
             server_header=False,
             lifespan="off",
-            timeout_graceful_shutdown=1,
+            ws="none",
         )
     )
     app.output.line(f"http://127.0.0.1:{port}/{token}/", flush=True)
     app.output.note("Ctrl-C ends the dashboard; jobs go on.")
     if not no_browser:
         _open(f"http://127.0.0.1:{port}/open/{ticket}")
-    try:
-        server.run(sockets=[listener])
-    except KeyboardInterrupt:
-        return
+    # A request that waits for a cluster, in a thread of this one, keeps nobody from ending the dashboard.
+    serving = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    serving.start()
+    with suppress(KeyboardInterrupt):
+        serving.join()
 
 
 def _open(address: str) -> None:

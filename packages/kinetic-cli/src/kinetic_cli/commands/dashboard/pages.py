@@ -91,7 +91,7 @@ def link(address: str, shown: object) -> Html:
 
 def notices(texts: Iterable[str]) -> str:
     """Return warnings, each once."""
-    return "".join(f"<p class=warning>{text(each)}</p>" for each in dict.fromkeys(texts))
+    return "".join(f"<p class=warning>{text_lines(each)}</p>" for each in dict.fromkeys(texts))
 
 
 def live(address: str, html: str, every: int) -> tuple[str, str]:
@@ -129,15 +129,16 @@ def button(address: str, shown: str, question: str) -> str:
 def job_list(
     jobs: Sequence[Mapping[str, Any]],
     chosen: Mapping[str, str],
+    page: int,
     *,
     counted: bool,
     warnings: Iterable[str],
 ) -> str:
-    """Return the list of jobs, of which *chosen* selects some: `status`, `function`, `page`."""
+    """Return the list of jobs, of which *chosen* selects some: `status`, `function`."""
     from urllib.parse import urlencode
 
     def address(**other: str | None) -> str:
-        kept = {key: value for key, value in {**chosen, "page": None, **other}.items() if value}
+        kept = {key: value for key, value in {**chosen, **other}.items() if value}
         return f"./?{urlencode(kept)}" if kept else "./"
 
     function, status = chosen.get("function"), chosen.get("status")
@@ -146,9 +147,8 @@ def job_list(
     order = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "SUCCEEDED")
     names = sorted(counts, key=lambda name: order.index(name) if name in order else len(order))
     chips = [(None, "all", len(jobs)), *((name, name.lower(), counts[name]) for name in names)]
-    wanted = [job for job in jobs if not status or state_of(job) == status]
-    number = chosen.get("page", "")
-    page = min(int(number), len(wanted) // PAGE) if number.isascii() and number.isdigit() else 0
+    wanted = [job for job in jobs if not status or _state_of(job) == status]
+    page = min(page, len(wanted) // PAGE)
     rows = wanted[page * PAGE : (page + 1) * PAGE]
     parts = [notices(warnings), "<p class=chips>"]
     parts += (
@@ -288,14 +288,14 @@ def log_section(title: str, lines: str, *, hosts: str = "") -> str:
     return f"<section>{heading}{hosts}<div class=log><pre>{lines}</pre></div></section>"
 
 
-def host_links(address: str, hosts: int, chosen: str | None) -> str:
+def host_links(address: str, hosts: int, chosen: int | None) -> str:
     """Return links to the page of a job at *address* with the log of one host, or of all."""
     if hosts == 1:
         return ""
-    names = [("", "all hosts"), *((str(host), f"host {host}") for host in range(hosts))]
+    names = [(None, "all hosts"), *((host, f"host {host}") for host in range(hosts))]
     return "".join(
-        f'<a class="chip{" here" * ((chosen or "") == name)}" href="{address}?host={name}">{shown}</a>'
-        for name, shown in names
+        f'<a class="chip{" here" * (host == chosen)}" href="{address}?host={"" if host is None else host}">{shown}</a>'
+        for host, shown in names
     ).join(("<p class=chips>", "</p>"))
 
 

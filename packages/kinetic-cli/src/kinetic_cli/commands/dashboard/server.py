@@ -65,6 +65,8 @@ _FIRST_LOOK: Final = 0.7
 """Seconds for which a page waits for the first look."""
 _LOG_LINES: Final = 1000
 _LONGEST_LINE: Final = 4000
+_KEY_LINES: Final = 200
+"""Lines of a private key, at most."""
 _IDLE: Final = 900.0
 """Seconds after which a log that no page asks for is not followed any more; browsers let hidden pages ask once a minute."""
 _MOST_KEPT: Final = 64
@@ -83,8 +85,6 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
-        if scope["type"] != "http":
-            return
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         # Browsers name the origin with each POST.
@@ -154,10 +154,10 @@ class Listing:
         self._jobs: list[dict[str, Any]] = []
         self.warnings: list[str] = []
 
-    def jobs(self) -> tuple[list[dict[str, Any]], bool]:
-        """Return the jobs as of the last look, and whether there was one; begin another if it is time."""
+    def jobs(self, until: float) -> tuple[list[dict[str, Any]], bool]:
+        """Return the jobs as of the last look, and whether there was one *until* then; begin another if it is time."""
         self.begin()
-        looked = self._looked.wait(_FIRST_LOOK)
+        looked = self._looked.wait(max(0, until - time.monotonic()))
         return self._jobs, looked
 
     def begin(self) -> None:
@@ -221,8 +221,8 @@ class Follower:
         with self._lock:
             total, lines = self._count, [*self._lines]
         new = max(0, min(total - count, len(lines)))
-        # As one text: what must not be seen may have several lines.
-        cleaned = clean_log(lines, self._clean)[-new:] if new else []
+        # As one text, and with lines before the new ones: what must not be seen may have several lines.
+        cleaned = clean_log(lines[-new - _KEY_LINES :], self._clean)[-new:] if new else []
         return [each for each in cleaned if host in (None, each.host)], total
 
     def _follow(self) -> None:
@@ -244,6 +244,11 @@ class Follower:
 
 def _words(error: KineticError) -> str:
     return f"{error.message}\n{error.hint}" if error.hint else error.message
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 class Dashboard:
@@ -322,16 +327,17 @@ class Dashboard:
     def _job_list(self, request: Request) -> tuple[str, str, str, int]:
         jobs: dict[str, dict[str, Any]] = {}
         warnings: list[str] = []
-        all_of_them = True
+        all_of_them, until = True, time.monotonic() + _FIRST_LOOK
         for listing in self._listings:
-            known, complete = listing.jobs()
+            known, complete = listing.jobs(until)
             # A store that KINETIC_STORE names may be that of both.
             jobs = {**{job["job_id"]: job for job in known}, **jobs}
             all_of_them = all_of_them and complete
             warnings += listing.warnings
         newest = sorted(jobs.values(), key=lambda job: str(job["created_at"]), reverse=True)
-        chosen = {key: request.query_params.get(key, "") for key in ("status", "function", "page")}
-        html = pages.job_list(newest, chosen, counted=all_of_them, warnings=warnings)
+        chosen = {key: request.query_params.get(key, "") for key in ("status", "function")}
+        page = _number(request, "page") or 0
+        html = pages.job_list(newest, chosen, page, counted=all_of_them, warnings=warnings)
         return "Kinetic", html, "", 2
 
     def _job_page(self, request: Request) -> tuple[str, str, str, int]:
@@ -363,33 +369,31 @@ class Dashboard:
         html = pages.job_page(report, head=f"<p>{buttons}</p>" if buttons else "", dashboard=True)
         log = ""
         if "seen" not in request.query_params:
-            host = request.query_params.get("host")
+            host = _number(request, "host")
             hosts = job._record.hosts if job is not None else 1
             lines = pages.log_text(report.log) if job is None else self._new_lines(job_id, 0, host)
             log = pages.log_section("Log", lines or "", hosts=pages.host_links(at, hosts, host))
         return job_id, html, log, 10 if over else 2
 
-    def _new_lines(self, job_id: str, count: int, host: str | None) -> str | None:
+    def _new_lines(self, job_id: str, count: int, host: int | None) -> str | None:
         """Return the lines of a log after the first *count*, and what asks for the next ones; None if there are none yet."""
         job, followers = self._found(job_id)
         if not followers or (followers[0].ended and not count):
             followers[:] = [Follower(job)]
         ended = followers[0].ended  # Asked first, so that no line is missed.
-        lines, total = followers[0].after(count, int(host) if host else None)
-        html = pages.log_text(lines, hosts=not host)
+        lines, total = followers[0].after(count, host)
+        html = pages.log_text(lines, hosts=host is None)
         if ended:
             return html + pages.notices(filter(None, [followers[0].error]))
         if count and not lines and total == count:
             return None
-        asked = {"after": total, **({"host": host} if host else {})}
+        asked = {"after": total, **({} if host is None else {"host": host})}
         return html + pages.more(f"jobs/{job_id}/log?{urlencode(asked)}")
 
     def _job_log(self, request: Request) -> Response:
-        count, host = (request.query_params.get(name, "") for name in ("after", "host"))
-        if not (count.isdecimal() and (host or "0").isdecimal()):
-            return PlainTextResponse("Not found.\n", 404)
+        count, host = _number(request, "after") or 0, _number(request, "host")
         try:
-            html = self._new_lines(request.path_params["id"], int(count), host)
+            html = self._new_lines(request.path_params["id"], count, host)
         except KineticError as error:
             html = pages.notices([_words(error)])
         return Response(status_code=204) if html is None else HTMLResponse(html)
