@@ -114,19 +114,6 @@ def test_a_plugin_runs_again_when_its_token_has_expired(
     assert (tmp_path / "tokens").read_text() == ""
 
 
-def test_a_kubeconfig_is_read_again_when_its_server_stops_responding(
-    kubeconfig: dict[str, Any], tmp_path: Path
-) -> None:
-    server = kubeconfig["clusters"][0]["cluster"]["server"]
-    kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    cluster = connect(kubeconfig=write(kubeconfig, tmp_path))
-    kubeconfig["clusters"][0]["cluster"]["server"] = server
-    write(kubeconfig, tmp_path)
-
-    assert cluster.get("Namespace", "default") is not None
-    assert cluster.identity.server == server
-
-
 def test_of_several_kubeconfigs_the_first_one_decides(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
