@@ -153,13 +153,18 @@ def test_a_traceback_has_the_users_frames_only_also_of_a_thread_and_after_ctrl_c
         project.cli("jobs", "cancel", job["job_id"])
 
 
+# Lines that come more than half a second apart are not joined, so the hosts wait for each other.
 HOSTS = """
-import kinetic, os, sys, time
+import kinetic, os, pathlib, sys, time
 
 @kinetic.run(accelerator="tpu-v4-8", backend="local-gke")
 def steps():
     host = os.environ["KINETIC_HOST_INDEX"]
+    outputs = pathlib.Path(os.environ["KINETIC_OUTPUT_DIR"])
     for step in range(3):
+        (outputs / f"{step}-{host}").touch()
+        while len([*outputs.glob(f"{step}-*")]) < 2:
+            time.sleep(0.01)
         print("step", step, flush=True)
         print("rank", host, flush=True)
         time.sleep(0.3)
