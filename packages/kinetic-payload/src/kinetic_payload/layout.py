@@ -132,7 +132,7 @@ class JobObjects:
 
     @property
     def pending(self) -> str:
-        """Why the job did not run yet, as those saw it who waited or asked; it lives as long as the log."""
+        """Reasons for which the job was pending, recorded by clients; it lives as long as the log."""
         return f"{self.logs}pending.json"
 
     @property

@@ -1,4 +1,4 @@
-"""Records of what was seen of a job, stored beside its log and like that not signed: `Usage`, `PendingReasons`."""
+"""`Usage` and `PendingReasons`: observations of a job, stored beside its log and, like the log, not signed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Usage:
 
 @frozen()
 class PendingReason:
-    """Why a job did not run yet."""
+    """One reason for which a job was pending."""
 
     text: str
     first: float
@@ -54,7 +54,7 @@ class PendingReason:
 
 @frozen()
 class PendingReasons:
-    """What those saw who waited for the job or asked: `logs/{job}/pending.json`; the last writer wins."""
+    """The reasons that clients saw: `logs/{job}/pending.json`; the last writer wins."""
 
     reasons: tuple[PendingReason, ...] = ()
     version: int = WIRE_VERSION

@@ -1,6 +1,6 @@
-"""Why a job did not run yet: kept beside its log by those who waited for it or asked, and read for its report.
+"""The reasons for which a job was pending: recorded beside its log by the clients that see them, for its report.
 
-Only what somebody saw is known. The object is not signed: its texts are shown, and nothing depends on them.
+The object is not signed: its texts are shown, and nothing depends on them.
 """
 
 from __future__ import annotations

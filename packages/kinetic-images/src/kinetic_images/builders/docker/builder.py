@@ -75,7 +75,7 @@ class DockerBuilder(ContainerBuilder):
         if code != 0:
             raise BuildError(
                 f"docker could not build {image}. The end of its log:\n{log.end}",
-                hint="The lines above are the output of the step that failed.",
+                hint="The lines above were printed by docker.",
             )
         try:
             # Another process may have pushed it meanwhile; the tag does not change any more then.
