@@ -58,6 +58,7 @@ from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
+    from kinetic.jobs.attempts import Verify
     from kinetic.jobs.report import Report
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
@@ -225,12 +226,8 @@ def find_report(job_id: str, settings: Settings, *, lines: int = LOG_LINES) -> R
     Raises:
         JobNotFoundError: None of the stores has anything of it.
     """
-    from kinetic.jobs.pending import read_reasons
-    from kinetic.jobs.report import report_of
     from kinetic.jobs.status import worded
     from kinetic.jobs.stored_logs import stored_attempts, stored_lines
-    from kinetic.jobs.usage import job_usage
-    from kinetic.settings.settings import environment
 
     def find(store: Store) -> tuple[JobRecord, JobOutcome, list[str]] | None:
         verify = UNSIGNED.verify
@@ -258,26 +255,9 @@ def find_report(job_id: str, settings: Settings, *, lines: int = LOG_LINES) -> R
     log_end: list[LogLine] = []
     for attempt in stored_attempts(store, job_id)[-1:]:
         log_end = [*stored_lines(store, job_id, attempt, tail=lines, most=record.hosts)]
-    pending: Sequence[PendingReason] = ()
-    try:
-        pending = read_reasons(store, job_id)
-    except RecordError as error:
-        notes.append(f"Why it waited is not known: {error.message}")
     if store.location.kind == "gs":
         notes.append("Signatures of the records were not checked.")
-    usage: dict[int, Usage] = {}
-    with suppress(RecordError):  # Anybody may have written it.
-        usage = job_usage(store, record, UNSIGNED.verify)
-    return report_of(
-        record,
-        worded(record, outcome),
-        log_end,
-        usage,
-        pending=pending,
-        notes=notes,
-        secrets=environment(),
-        home=str(Path.home()),
-    )
+    return _report(store, record, worded(record, outcome), log_end, notes, UNSIGNED.verify)
 
 
 def live_report(job: JobHandle) -> Report:
@@ -286,24 +266,39 @@ def live_report(job: JobHandle) -> Report:
     Raises:
         SignatureError: The record or the outcome, in a bucket, is not signed with your key.
     """
+    services = job._services
+    return _report(services.store, job._record, job.outcome(), (), (), services.verify)
+
+
+def _report(
+    store: Store,
+    record: JobRecord,
+    outcome: JobOutcome,
+    log: Sequence[LogLine],
+    notes: Sequence[str],
+    verify: Verify,
+) -> Report:
+    """Return the report of a job with what is stored beside its log, which anybody may have written."""
     from kinetic.jobs.pending import read_reasons
     from kinetic.jobs.report import report_of
     from kinetic.jobs.usage import job_usage
     from kinetic.settings.settings import environment
 
-    outcome = job.outcome()
-    usage: dict[int, Usage] = {}
-    store, record = job._services.store, job._record
     pending: Sequence[PendingReason] = ()
-    with suppress(RecordError):  # Anybody may have written them.
-        usage = job_usage(store, record, job._services.verify)
-        pending = read_reasons(store, job.job_id)
+    try:
+        pending = read_reasons(store, record.job_id)
+    except RecordError as error:
+        notes = (*notes, f"Why it waited is not known: {error.message}")
+    usage: dict[int, Usage] = {}
+    with suppress(RecordError):
+        usage = job_usage(store, record, verify)
     return report_of(
         record,
         outcome,
-        (),
+        log,
         usage,
         pending=pending,
+        notes=notes,
         secrets=environment(),
         home=str(Path.home()),
     )

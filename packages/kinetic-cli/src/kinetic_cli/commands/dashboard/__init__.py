@@ -24,8 +24,9 @@ _PORT = 8642
 def command(app: App, port: int, no_browser: bool) -> None:
     """Show jobs, batches and their logs in a browser, live; cancel, repeat and clean up.
 
-    The page is served to this machine only, and loads nothing from another one. Its address has a token that is new each
-    time: whoever has it may do all that you may. With a cluster (--cluster, or a profile), its jobs, pools and costs are shown.
+    Only this machine can open the page, and the page loads nothing from another machine. Its address contains a token,
+    new at each start; do not pass it on, because it gives access to all your jobs. If a cluster is named (--cluster, or a
+    profile), its jobs, pools and costs are shown, too.
     """
     import secrets
     import socket
@@ -54,7 +55,6 @@ def command(app: App, port: int, no_browser: bool) -> None:
             hint="Choose another one with --port, or any free one with --port 0.",
         ) from error
     app.print_warnings()
-    app.settings()  # Refuse wrong settings before anything is served.
     token, ticket = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     port = listener.getsockname()[1]
     server = uvicorn.Server(

@@ -24,7 +24,7 @@ PAGE: Final = 100
 """Jobs on a page of the list."""
 _CELLS: Final = 2_000
 _SHOWN_INPUTS: Final = 20
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _HTMX: Final = escape(
     '{"includeIndicatorStyles":false,"allowEval":false,"historyCacheSize":0,"selfRequestsOnly":true,"timeout":600000}'
 )
@@ -33,7 +33,7 @@ _HTMX: Final = escape(
 def document(title: str, body: str, *, base: str = "") -> str:
     """Return a page: part of the dashboard whose address is *base*, else a file that loads nothing and runs nothing."""
     style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
-    head = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     if base:
         head = (
             f'<base href="{base}"><meta name="htmx-config" content="{_HTMX}">'
@@ -47,19 +47,18 @@ def document(title: str, body: str, *, base: str = "") -> str:
 
 
 def text(value: object) -> str:
-    """Return *value* as text of HTML in one line, an empty one for None."""
+    """Return *value* as text of HTML in one line, an empty one for None; `Html` as it is."""
     from kinetic_payload.printable import printable_line
 
+    if isinstance(value, Html):
+        return value
     return "" if value is None else escape(printable_line(str(value)))
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[object]], *, kind: str = "") -> str:
-    """Return a table; cells that are `Html` are taken as they are."""
+    """Return a table."""
     head = "".join(f"<th>{text(each)}" for each in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{cell if isinstance(cell, Html) else text(cell)}" for cell in row)
-        for row in rows
-    )
+    body = "".join("<tr>" + "".join(f"<td>{text(cell)}" for cell in row) for row in rows)
     return f'<table class="{kind}">{f"<thead><tr>{head}" if head else ""}<tbody>{body}</table>'
 
 
@@ -72,9 +71,7 @@ class Html(str):
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
     """Return names and values, without values that are empty."""
     cells = (
-        f"<dt>{text(name)}<dd>{value if isinstance(value, Html) else text(value)}"
-        for name, value in pairs
-        if value not in (None, "")
+        f"<dt>{text(name)}<dd>{text(value)}" for name, value in pairs if value not in (None, "")
     )
     return f"<dl>{''.join(cells)}</dl>"
 
@@ -92,6 +89,11 @@ def link(address: str, shown: object) -> Html:
 def notices(texts: Iterable[str]) -> str:
     """Return warnings, each once."""
     return "".join(f"<p class=warning>{text_lines(each)}</p>" for each in dict.fromkeys(texts))
+
+
+def failure(message: str) -> str:
+    """Return the *message* of an error."""
+    return f"<p class=error>{text_lines(message)}</p>"
 
 
 def live(address: str, html: str, every: int) -> tuple[str, str]:

@@ -190,7 +190,7 @@ class Listing:
             with logged_to(warnings.append):
                 found = listed_jobs(part, self._settings)
         except KineticError as error:
-            return self._jobs, [_words(error)]
+            return self._jobs, [_message_of(error)]
         self._ended = part.ended
         return found, [*warnings, *part.printed.warnings]
 
@@ -239,10 +239,10 @@ class Follower:
             if idle():
                 self.error = "Reload the page to follow the log again."
         except KineticError as error:
-            self.error = _words(error)
+            self.error = _message_of(error)
 
 
-def _words(error: KineticError) -> str:
+def _message_of(error: KineticError) -> str:
     return f"{error.message}\n{error.hint}" if error.hint else error.message
 
 
@@ -307,7 +307,7 @@ class Dashboard:
             try:
                 title, html, rest, every = build(request)
             except KineticError as error:
-                html = f"<p class=error>{pages.text_lines(_words(error))}</p>"
+                html = pages.failure(_message_of(error))
                 title, rest, every = "Kinetic", "", 10
                 code = 200 if seen else 404
             base = f"{request.scope['root_path']}/"
@@ -354,7 +354,7 @@ class Dashboard:
                 self._kept.pop(job_id, None)
             report = find_report(job_id, self._settings, lines=_LOG_LINES)
             if isinstance(error, SignatureError):
-                report = replace(report, notes=[_words(error), *report.notes])
+                report = replace(report, notes=[_message_of(error), *report.notes])
         over = report.status not in ("PENDING", "RUNNING")
         buttons = ""
         if job is not None and not over:
@@ -376,7 +376,7 @@ class Dashboard:
         return job_id, html, log, 10 if over else 2
 
     def _new_lines(self, job_id: str, count: int, host: int | None) -> str | None:
-        """Return the lines of a log after the first *count*, and what asks for the next ones; None if there are none yet."""
+        """Return the lines of a log after the first *count* with a request for further ones; None if nothing is new."""
         job, followers = self._found(job_id)
         if not followers or (followers[0].ended and not count):
             followers[:] = [Follower(job)]
@@ -395,7 +395,7 @@ class Dashboard:
         try:
             html = self._new_lines(request.path_params["id"], count, host)
         except KineticError as error:
-            html = pages.notices([_words(error)])
+            html = pages.notices([_message_of(error)])
         return Response(status_code=204) if html is None else HTMLResponse(html)
 
     def _batch_page(self, request: Request) -> tuple[str, str, str, int]:
@@ -440,7 +440,7 @@ class Dashboard:
             do, words = actions[action]
             done = do()
         except KineticError as error:
-            return HTMLResponse(f"<p class=error>{pages.text_lines(_words(error))}</p>")
+            return HTMLResponse(pages.failure(_message_of(error)))
         for listing in self._listings:
             listing.look_soon()
         new = pages.link(f"jobs/{done.job_id}", done.job_id) if action == "replay" else ""
@@ -465,7 +465,7 @@ class Dashboard:
         try:
             parts[name]()
         except KineticError as error:
-            return HTMLResponse(f"<p class=error>{pages.text_lines(_words(error))}</p>")
+            return HTMLResponse(pages.failure(_message_of(error)))
         return HTMLResponse(part.printed.html + pages.notices(part.printed.warnings))
 
     def _file(self, request: Request) -> Response:
