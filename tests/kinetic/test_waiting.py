@@ -23,4 +23,4 @@ def test_without_a_limit_a_deadline_never_passes() -> None:
 
 
 def test_the_poll_interval_grows_with_the_time_waited() -> None:
-    assert [poll_interval(s) for s in (0, 1, 1000)] == [0.002, 0.05, 0.25]
+    assert [poll_interval(s) for s in (0, 1, 1000)] == [0.02, 0.05, 0.25]

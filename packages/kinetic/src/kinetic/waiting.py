@@ -37,7 +37,7 @@ class Deadline:
         return seconds if left is None else min(seconds, left)
 
 
-_POLL_LEAST: Final = 0.002
+_POLL_LEAST: Final = 0.02
 _POLL_MOST: Final = 0.25
 _POLL_SHARE: Final = 0.05
 STORE_POLL: Final = 0.25

@@ -7,7 +7,6 @@ archive, too.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,6 +79,8 @@ def fetch_context(store: Store, digest: str, dest: Path) -> None:
 
 def _join(store: Store, parts: list[str], dest: Path) -> None:
     """Download *parts* as one archive: one after another, and a directory for all of them."""
+    from shutil import copyfileobj
+
     from kinetic_payload.archives.extract import MAX_ENTRIES, Contents
     from kinetic_payload.archives.zip_format import central_header, end_records
     from kinetic_payload.digests import tree_digest
@@ -115,7 +116,7 @@ def _join(store: Store, parts: list[str], dest: Path) -> None:
                         member.offset += start
                         directory.append(central_header(member))
                     stream.seek(0)
-                    shutil.copyfileobj(stream, joined, 1 << 20)
+                    copyfileobj(stream, joined, 1 << 20)
                 path.unlink()
                 if len(directory) > MAX_ENTRIES:
                     raise IntegrityError(f"The project has more than {MAX_ENTRIES} entries.")

@@ -22,18 +22,18 @@ def start():  # type: ignore[no-untyped-def]  # annotations would not parse ever
 
     del sys.path[0]
     sys.path += [bundle, bundle + "/light"]
-    if sys.argv[1:2] == ["--child"]:
-        from kinetic_runner.child.main import run_child
-
-        run_child(sys.argv[2:])
-    elif sys.argv[1:2] == ["--beside"]:
+    if sys.argv[1:2] == ["--beside"]:
         from kinetic_runner.child.beside import run_beside
 
         run_beside(sys.argv[2:])
-    else:
+    arguments = sys.argv[2:]
+    if sys.argv[1:2] != ["--child"]:
         from kinetic_runner.parent.main import run_parent
 
-        run_parent(sys.argv[1:], bundle)
+        arguments = run_parent(sys.argv[1:], bundle)
+    from kinetic_runner.child.main import run_child
+
+    run_child(arguments)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import faulthandler
 import hashlib
 import io
 import os
-import shutil
 import signal
 import sys
 import time
@@ -248,6 +247,8 @@ class _Host:
 
     def install(self, digest: str) -> NoReturn:
         """Install the job's packages, and start this child again: modules that they replace may be imported."""
+        import shutil
+
         from kinetic_runner.child import installer
 
         with self.during("environment"):
@@ -285,6 +286,8 @@ class _Host:
             try:
                 extract_archive(space.context, space.project, expected_digest=digest)
             except (KineticError, OSError):
+                import shutil
+
                 shutil.rmtree(space.project)
                 space.context.unlink(missing_ok=True)
                 space.make()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import threading
 from contextlib import suppress
 from typing import Final
+
+from kinetic_runner.parent.child_process import set_native_id
 
 _PIPES: Final = 5
 
@@ -57,5 +58,4 @@ def _take_over(fds: list[int], control_fd: int, report_fd: int) -> None:
         os.dup2(fd, number, inheritable=number in (1, 2))
     for fd in (task, report, output, errors):
         os.close(fd)
-    # As `multiprocessing` does: Python leaves the id of the process that forked.
-    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
+    set_native_id()

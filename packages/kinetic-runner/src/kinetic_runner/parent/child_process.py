@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from kinetic_payload import processes
@@ -140,6 +141,45 @@ class Child:
         """Close the pipes of a child that has ended: a worker of a batch starts many."""
         for fd in (self.output, self.errors, self.report, self.task, self._stop):
             os.close(fd)
+
+
+def fork(command: Sequence[str], inherited: Sequence[int]) -> Child | list[str]:
+    """Fork a child, as if `spawn` had started *command*; in the child, return its arguments.
+
+    *inherited* are the descriptors of this process that it must not have.
+    """
+    arguments: list[str] = []
+
+    def start(fds: Sequence[int], mark: str) -> tuple[int, int]:
+        task, report, stop = kept = [os.dup(fds[number]) for number in (0, 1, 4)]
+        pid = os.fork()
+        if pid:
+            for fd in kept:
+                os.close(fd)
+        else:
+            os.setsid()
+            os.dup2(fds[2], 1)
+            os.dup2(fds[3], 2)
+            os.environ[MARK] = mark  # noqa: TID251 - for its descendants
+            arguments[:] = str(task), str(report)
+            sys.orig_argv[1:] = *command[1:], *arguments
+        return pid, stop
+
+    child = started(start)
+    if not arguments:
+        return child
+    child.close()  # The ends of the parent.
+    for fd in inherited:
+        os.close(fd)
+    set_native_id()
+    return arguments
+
+
+def set_native_id() -> None:
+    """Correct the main thread's id after a fork, as `multiprocessing` does: Python leaves the old one."""
+    import threading
+
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:

@@ -9,13 +9,10 @@ from collections.abc import Sequence
 
 # The child starts before this process imports anything else, even `typing`: both then import at the same
 # time.
+from kinetic_payload.processes import adopt_orphans
 from kinetic_runner import WARM
-from kinetic_runner.parent.child_process import spawn
+from kinetic_runner.parent.child_process import fork, spawn
 from kinetic_runner.parent.signals import SelfPipe
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 KEY_VARIABLE = "KINETIC_SIGNING_KEY"
 """`layout.Env.SIGNING_KEY`, whose module takes too long to import here; a test compares them."""
@@ -24,38 +21,47 @@ _GROUP = "grp-"
 """The beginning of the id of a batch, which no other argument has; see `layout.is_group_id`."""
 
 
-def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
-    """Run a bundle; its child runs the same file. Ends the process."""
-    # Options for the interpreter (-u, -X, -W) go to the child as well, which needs the packages of the site.
+def run_parent(argv: Sequence[str], bundle: str) -> list[str]:
+    """Run a bundle; its child runs the same file. Ends the process; only a forked child returns, its arguments."""
+    # Options for the interpreter (-u, -X, -W) go to the child as well.
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
-    options = [option for option in options if option != "-S"]
-    run_with([sys.executable, *options, bundle, "--child"], argv)
+    return run_with([sys.executable, *options, bundle, "--child"], argv, may_fork=True)
 
 
 def run_with(
-    command: Sequence[str], argv: Sequence[str], *, linger: float | None = None
-) -> NoReturn:
+    command: Sequence[str],
+    argv: Sequence[str],
+    *,
+    linger: float | None = None,
+    may_fork: bool = False,
+) -> list[str]:
     """Run *command* as the child of a runner with the arguments *argv*. Ends the process.
 
-    *linger* is how many seconds threads and exit handlers may take, once the outcome is known.
+    *linger* is how many seconds threads and exit handlers may take, once the outcome is known. If this process *may fork*
+    and that is safe, its fork is the child, which saves the start of a Python; there, this returns its arguments.
     """
     gc.disable()  # The modules imported now stay in memory, so collections would only take time.
-    signals = SelfPipe()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     # User code must not be able to forge its job's records: the child does not get the key.
     child_environment = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
-    if any(word.startswith(_BUCKET) for word in argv):
+    in_bucket = any(word.startswith(_BUCKET) for word in argv)
+    if in_bucket:
         command = [*command, WARM]
     is_worker = any(word.startswith(_GROUP) for word in argv)
+    may_fork = may_fork and not in_bucket and not is_worker and KEY_VARIABLE not in environment
     code = 2
     try:
-        _make_descriptors_uninheritable()
+        inherited = _make_descriptors_uninheritable()
+        forked = fork(command, inherited) if may_fork and _can_fork() else None
+        if isinstance(forked, list):
+            return forked
+        signals = SelfPipe()
         if is_worker:
             from kinetic_runner.parent.children import Children
 
             children = Children(command, child_environment, signals)
         else:
-            child = spawn(command, child_environment)
+            child = forked or spawn(command, child_environment)
     except OSError as error:  # Too many files are open, for instance.
         sys.stderr.write(f"[kinetic] The process for the function could not be started: {error}.\n")
         sys.exit(code)
@@ -101,13 +107,32 @@ def _print_failure(error: BaseException) -> None:
     sys.stderr.write("".join(f"{STDERR_MARK}{line}\n" for line in text.splitlines()))
 
 
-def _make_descriptors_uninheritable() -> None:
-    """Let the child inherit only the descriptors of `spawn`: no lifeline, no leaked socket."""
+def _can_fork() -> bool:
+    """Tell whether a fork can be the child; import what both processes need, once for both."""
+    if sys.platform != "linux" or not adopt_orphans():
+        return False
+    import kinetic_payload.limits
+    import kinetic_payload.records.attempt_result
+    import kinetic_payload.records.pending_uploads
+    import kinetic_payload.stores.folder.store  # noqa: F401
+    import kinetic_runner.hosts
+    import kinetic_runner.store_retries
+    import kinetic_runner.task  # noqa: F401
+
+    # A fork of a process with threads, such as those of a `sitecustomize`, can deadlock.
+    return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - light
+
+
+def _make_descriptors_uninheritable() -> list[int]:
+    """Let the child inherit only its own descriptors: no lifeline, no leaked socket. Return what it would have inherited."""
+    inherited = []
     with os.scandir("/dev/fd") as entries:
         numbers = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for fd in numbers:
         try:
-            if fd > 2:
+            if fd > 2 and os.get_inheritable(fd):
                 os.set_inheritable(fd, False)
+                inherited.append(fd)
         except OSError:
             continue  # This was the descriptor of the listing.
+    return inherited

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-_FIRST_PAUSE: Final = 0.002
+_FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.05
 """Seconds between two checks for the end of a supervisor, at first and later."""
 

@@ -50,8 +50,6 @@ def runner_command(
     # With frozen modules a debugger cannot stop in the standard library, and debugpy prints a warning. The runner
     # passes its options on to the user's code.
     options = ["-X", "frozen_modules=off"] if record.debug else []
-    if store.kind == "folder":
-        options.append("-S")  # Only the user's code needs packages.
     return [
         *(python, "-u", *options, bundle),
         *(Flag.STORE, str(store), Flag.JOB, record.job_id),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import shlex
 import stat
 from collections.abc import Callable
@@ -111,7 +110,7 @@ class KeyFile:
                 try:
                     path.lstat()  # A link to a folder that is not mounted stays.
                 except FileNotFoundError:
-                    new = secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n"
+                    new = os.urandom(KEY_SIZE).hex().encode() + b"\n"
                     write_private(path, new, durable=True)
         except OSError as error:
             raise SubmitError(

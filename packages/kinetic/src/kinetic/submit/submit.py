@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import sys
 import threading
 import time
@@ -228,7 +228,7 @@ def start_call(
     The *environment* is prepared in parallel; nothing is uploaded before the dependencies are *checked*. *settings* of
     libraries are those of this process by default.
     """
-    now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
+    now, suffix = datetime.now(UTC), os.urandom(4).hex()[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
     if batch is not None:
         job_id = batch.group_id

@@ -455,11 +455,13 @@ class LocalBackend:
         from kinetic_runner.parent.child_process import MARK
 
         children = []
-        for pid in marked(f"{Env.JOB_ID}={record.job_id}"):
+        pids = marked(f"{Env.JOB_ID}={record.job_id}")
+        for pid in pids:
             with suppress(psutil.Error, OSError):
                 process = psutil.Process(pid)
                 variables = process.environ()
-                if "--child" in process.cmdline() and variables.get(Env.HOST_INDEX) == str(host):
+                # Not a runner: its parent, the supervisor, has no mark.
+                if process.ppid() in pids and variables.get(Env.HOST_INDEX) == str(host):
                     children.append((process, process.cwd(), variables))
         if not children:
             raise JobError(
@@ -467,11 +469,13 @@ class LocalBackend:
                 hint=f"Where it runs: kinetic jobs status {record.job_id}",
                 job_id=record.job_id,
             )
-        # Processes that the function has forked look the same.
+        # Processes that the function has started look the same.
         function, folder, variables = min(children, key=lambda child: child[0].create_time())
         inherited = {k: v for k, v in os.environ.items() if k == "TERM"}  # noqa: TID251 - for its keys
         try:
-            started = subprocess.Popen(command, cwd=folder, env={**inherited, **variables})
+            mark = f"{os.getpid()}-{os.urandom(8).hex()}"
+            variables = {**inherited, **variables, MARK: mark}
+            started = subprocess.Popen(command, cwd=folder, env=variables)
         except OSError as error:
             raise JobError(
                 f"{command[0]!r} could not be started in job {record.job_id}: {error.strerror}.",
@@ -489,7 +493,7 @@ class LocalBackend:
                     started.send_signal(signal.SIGHUP)  # A shell leaves the terminal as it was.
                     with suppress(subprocess.TimeoutExpired):
                         started.wait(1.0)
-                    kill_marked(f"{MARK}={variables[MARK]}")
+                    kill_marked(f"{MARK}={mark}")
         finally:
             signal.signal(signal.SIGINT, before)
         return code if code >= 0 else 128 - code

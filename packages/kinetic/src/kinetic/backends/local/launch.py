@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ from kinetic_payload.files.private import (
 from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.stores.store import Store
+from kinetic_runner.bundle import bundle_digest
 
 _START: Final = (
     "import sys; sys.path += sys.argv[5:]; package = type(sys)('kinetic'); "
@@ -167,21 +168,26 @@ def start_supervisor(
 
 
 def ensure_bundle(home: Home, bundle: bytes) -> str:
-    """Return the path of the runner, written once for all jobs that use the same one.
-
-    An existing file is compared: after a power cut it may be empty.
-    """
-    folder = Path(home.bundle(hashlib.sha256(bundle).hexdigest()))
+    """Return the path of the runner, written once for all jobs that use the same one."""
+    digest = bundle_digest(bundle)
+    folder = Path(home.bundle(digest))
     path = folder / RUNNER_NAME
     if not keep(home, folder):
         make_folder(folder)
     if others_may_write(folder.stat()):
         raise PermissionError(errno.EPERM, "Another user may write to it", str(folder))
     with suppress(OSError):
-        if read_private(path) == bundle:
+        seen = path.stat()
+        if _digest_of(path, (seen.st_ino, seen.st_size, seen.st_mtime_ns)) == digest:
             return str(path)
     write_private(path, bundle, durable=True)
     return str(path)
+
+
+@lru_cache(1)
+def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001 - of the file that was read
+    """Return the digest of an existing runner: after a power cut it may be empty."""
+    return bundle_digest(read_private(path))
 
 
 def spec_of(
