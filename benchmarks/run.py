@@ -59,7 +59,7 @@ LEFT_OUT: dict[str, Callable[[], str | None]] = {
 }
 """Groups that cannot be measured everywhere, and what returns why a run that names no group leaves them out."""
 
-IN_MEMORY = frozenset({"running", "packaging", "hashing", "moving"})
+IN_MEMORY = frozenset({"running", "calling", "packaging", "hashing", "moving"})
 """Groups in which the time of the disk would hide Kinetic's. Other groups use the disk, as users do."""
 
 
