@@ -17,18 +17,14 @@ def test_a_job_that_is_ended_while_it_starts_does_not_run(project, act: str, exp
 
 
 def test_a_function_in_a_forked_process_sees_what_it_sees_in_a_started_one(project) -> None:
-    # A process with threads is not forked.
-    thread = (
-        "from threading import Event, Thread\nThread(target=Event().wait, daemon=True).start()\n"
-    )
-    project.write("site/sitecustomize.py", thread)
+    # Where the interpreter runs code of the user's at its start, the process is not forked.
+    project.write("site/sitecustomize.py", "import random\nrandom.seed(42)\n")
     project.write("fresh.py", """
-        import kinetic, os
+        import kinetic, os, random
 
         @kinetic.run(accelerator="cpu", capture_env_vars=["PYTHONPATH"])
         def fresh():
-            import inspect, multiprocessing, os, psutil, random, signal, sys, threading
-            random.random()
+            import inspect, multiprocessing, os, psutil, signal, sys, threading
             parent = psutil.Process(os.getppid())
             return {
                 "forked": parent.cmdline() == psutil.Process().cmdline(),
@@ -44,6 +40,7 @@ def test_a_function_in_a_forked_process_sees_what_it_sees_in_a_started_one(proje
                 "output": [each.seekable() for each in (sys.stdout, sys.stdout.buffer)],
                 "mark": "KINETIC_RUNNER_MARK" in os.environ,
                 "flags": tuple(sys.flags),
+                "random": random.random(),
             }
 
         if __name__ == "__main__":
@@ -51,6 +48,7 @@ def test_a_function_in_a_forked_process_sees_what_it_sees_in_a_started_one(proje
             os.environ["PYTHONPATH"] = os.path.abspath("site")
             started = fresh()
             assert forked.pop("forked") and not started.pop("forked"), (forked, started)
+            assert started.pop("random") == random.Random(42).random() != forked.pop("random")
             print({name: (forked[name], started[name]) for name in forked if forked[name] != started[name]})
     """)  # fmt: skip
 

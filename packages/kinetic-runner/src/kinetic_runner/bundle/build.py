@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import kinetic_payload
 import kinetic_runner
@@ -105,11 +105,15 @@ def bundle_for(
 def _sources() -> Iterator[tuple[str, str]]:
     for package in (kinetic_payload, kinetic_runner):
         parent = os.path.dirname(package.__path__[0])  # noqa: PTH120 - `rglob` takes five times as long
-        for folder, _, files in os.walk(package.__path__[0]):
+        for folder, _, files in os.walk(package.__path__[0], onerror=_fail):
             for name in files:
                 if name.endswith(".py"):
                     path = f"{folder}/{name}"
                     yield path[len(parent) + 1 :].replace(os.sep, "/"), path
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
 
 
 def _bytecode(name: str, source: bytes) -> bytes:

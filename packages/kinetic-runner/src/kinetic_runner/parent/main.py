@@ -119,8 +119,10 @@ def _can_fork() -> bool:
     import kinetic_runner.store_retries
     import kinetic_runner.task  # noqa: F401
 
-    # A fork of a process with threads, such as those of a `sitecustomize`, can deadlock.
-    return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - light
+    # What a `sitecustomize` prints, opens and seeds belongs to the process of the function. And a fork of a process
+    # with threads can deadlock.
+    started = {"sitecustomize", "usercustomize"} & sys.modules.keys()
+    return not started and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - light
 
 
 def _make_descriptors_uninheritable() -> list[int]:

@@ -450,7 +450,7 @@ class LocalBackend:
 
         import psutil
 
-        from kinetic_payload.layout import Env
+        from kinetic_payload.layout import RUNNER_NAME, Env
         from kinetic_payload.processes import kill_marked, marked
         from kinetic_runner.parent.child_process import MARK
 
@@ -460,8 +460,11 @@ class LocalBackend:
             with suppress(psutil.Error, OSError):
                 process = psutil.Process(pid)
                 variables = process.environ()
-                # Not a runner: its parent, the supervisor, has no mark.
-                if process.ppid() in pids and variables.get(Env.HOST_INDEX) == str(host):
+                # A runner's own parent, the supervisor, has no mark.
+                is_child = process.ppid() in pids and any(
+                    word.endswith(f"/{RUNNER_NAME}") for word in process.cmdline()
+                )
+                if is_child and variables.get(Env.HOST_INDEX) == str(host):
                     children.append((process, process.cwd(), variables))
         if not children:
             raise JobError(

@@ -178,7 +178,7 @@ def ensure_bundle(home: Home, bundle: bytes) -> str:
         raise PermissionError(errno.EPERM, "Another user may write to it", str(folder))
     with suppress(OSError):
         seen = path.stat()
-        if _digest_of(path, (seen.st_ino, seen.st_size, seen.st_mtime_ns)) == digest:
+        if _digest_of(path, (seen.st_ino, seen.st_size, seen.st_ctime_ns)) == digest:
             return str(path)
     write_private(path, bundle, durable=True)
     return str(path)
