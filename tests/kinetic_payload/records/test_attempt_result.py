@@ -1,4 +1,3 @@
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -200,79 +199,6 @@ def test_the_result_of_an_attempt_follows_from_the_ends_of_its_hosts() -> None:
     ]
 
 
-CAUSES: dict[str, dict[str, Any]] = {
-    "segfault": {"reason": "killed", "code": 139},
-    "bus error": {"reason": "killed", "code": 135},
-    "out of memory": {"reason": "killed", "code": 137},
-    "exception": {"reason": "exception", "error": "ValueError"},
-    "exit": {"reason": "exited"},
-    "time limit": {"reason": "timeout"},
-    "bad node": {"reason": "exception", "code": 4, "error": "RuntimeError"},
-    "preempted": {"reason": "terminated", "code": 143},
-}
-
-
-def consequence(
-    luck: random.Random, host: int, since: float, *, raises: bool = False, marked: bool = True
-) -> HostEnd | None:
-    """How another host ends because of one that ended at *since*; None if it has not reported.
-
-    If it *raises*, user code may also have hidden what it lost. *marked* is whether a host whose connection failed
-    says that it may have lost another one.
-    """
-    late, clock = luck.uniform(0, 4), luck.uniform(-2.5, 2.5)
-    hidden = ["hidden"] if raises else []
-    match luck.choice(["abort", "jax", "socket", "stopped", "returned", "silent", *hidden]):
-        case "abort":
-            return lost_peer(host, since + late + clock)
-        case "jax" | "socket" as kind:
-            error = LOST if kind == "jax" else "ConnectionResetError"
-            at, says = since + late + clock, marked or kind == "jax"
-            return end(host, "exception", error=error, finished_at=at, lost_peer=says)
-        case "stopped":
-            # Once the host at fault has ended, the system stops all others.
-            stopped = since + late + clock + 1
-            return end(host, "terminated", code=143, stopped_at=stopped, finished_at=stopped + 1)
-        case "returned":
-            return end(host, "returned", finished_at=since - 1)
-        case "hidden":
-            return end(host, "exception", error="app.StepError", finished_at=since + late + clock)
-        case _:
-            return None
-
-
-@pytest.mark.parametrize("marked", [True, False])
-@pytest.mark.parametrize("kind", CAUSES)
-def test_the_host_at_fault_is_named_for_all_consequences(kind: str, marked: bool) -> None:
-    for seed in range(300):
-        check_first_cause(kind, random.Random(f"{kind} {seed}"), marked=marked)
-
-
-def check_first_cause(kind: str, luck: random.Random, *, marked: bool) -> None:
-    hosts = luck.choice([2, 3, 8])
-    fault, since = luck.randrange(hosts), 1000.0
-    changes: Any = {"finished_at": since + luck.uniform(-2.5, 2.5), **CAUSES[kind]}
-    if kind == "preempted":
-        changes["stopped_at"] = since - luck.uniform(0, 30) + luck.uniform(-2.5, 2.5)
-    killed = CAUSES[kind]["reason"] == "killed"
-    others = [
-        consequence(luck, host, since, raises=killed, marked=marked)
-        for host in range(hosts)
-        if host != fault
-    ]
-    ends = [end(fault, **changes), *(other for other in others if other is not None)]
-    luck.shuffle(ends)
-
-    chosen, result = deciding(ends), ended_attempts({1: ends}, hosts)[1]
-
-    if kind == "preempted":  # Which of the stopped hosts was first makes no difference.
-        assert chosen.reason == "terminated"
-        assert result == ("disrupted" if len(ends) == hosts else "unknown")
-    else:
-        assert chosen.host == fault
-        assert result == ("bad-node" if kind == "bad node" else "failed")
-
-
 def test_an_unreachable_database_is_a_failure() -> None:
     refused = end(0, "exception", error="ConnectionRefusedError", finished_at=50.0)
     others = [None, end(1, "returned"), end(1, "terminated", stopped_at=91.0)]
@@ -292,12 +218,3 @@ def test_a_bad_node_is_never_a_loss_of_another_host() -> None:
     ends = [lost_peer(0, 40.0), parse_host_end(1, encode(bad))]
 
     assert (deciding(ends).host, ended_attempts({1: ends}, 3)) == (1, {1: "bad-node"})
-
-
-def test_hosts_that_lost_a_silent_host_leave_the_result_unknown() -> None:
-    for seed in range(300):
-        luck = random.Random(seed)
-        found = [consequence(luck, host, 1000.0) for host in range(1, 8)]
-        ends = [each for each in found if each is not None]
-
-        assert ended_attempts({1: ends}, 8) == {1: "unknown"}
