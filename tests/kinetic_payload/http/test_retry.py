@@ -48,31 +48,6 @@ def test_pauses_grow_up_to_a_limit_and_end_with_the_time(clock: Clock) -> None:
     assert len(clock.pauses) >= 8
 
 
-def test_a_pause_that_the_server_asks_for_is_made(clock: Clock) -> None:
-    policy = RetryPolicy(limit=70, first=1, clock=clock, pause=clock.pause)
-
-    with pytest.raises(GaveUpError):
-        policy.run(failing(clock, 0, retry_after=30.0))  # type: ignore[arg-type]
-    assert clock.pauses == [30, 30, 10]
-
-
-def test_progress_restarts_the_time(clock: Clock) -> None:
-    policy = RetryPolicy(limit=10, first=1, longest=1, clock=clock, pause=clock.pause)
-    tries: list[float] = []
-
-    def act(left: float) -> str:
-        tries.append(left)
-        clock.now += 9
-        if len(tries) < 5:
-            raise TransientError("down")
-        return "done"
-
-    assert policy.run(act, progress=lambda: len(tries)) == "done"
-    assert clock.now > 45
-    with pytest.raises(GaveUpError):
-        policy.run(failing(clock, 9), progress=lambda: 7)  # type: ignore[arg-type]
-
-
 def test_other_errors_are_not_retried(clock: Clock) -> None:
     def act(_: float) -> None:
         raise KeyError("x")
