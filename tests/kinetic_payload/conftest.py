@@ -28,9 +28,9 @@ class Project:
             path.mkdir()
         shutil.copytree(MACHINE, folder / "machine", copy_function=shutil.copyfile)
 
-    def copy(self, name: str, into: str = "") -> None:
+    def copy(self, name: str) -> None:
         """Put a fixture project into the project: *name* is a file or folder of `projects`, beside the test."""
-        self._copy_project(name, self.root / into)
+        self._copy_project(name, self.root)
 
     def write(self, path: str, text: str) -> Path:
         """Write a file of the project."""

@@ -3,20 +3,13 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize(
-    ("method", "kind"),
-    [("fork", "script"), ("spawn", "script"), ("forkserver", "script"), ("spawn", "module")],
-)
-def test_process_pools_of_a_job_find_functions_and_classes_of_main(project, method, kind):
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_process_pools_of_a_job_find_functions_and_classes_of_main(project, method):
     if method == "fork" and sys.platform == "darwin":
         pytest.skip("fork without exec is not safe on macOS")
-    if kind == "script":
-        project.copy("pool")
-        printed = project.run("run.py", method)
-    else:
-        project.write("pkg/__init__.py", "")
-        project.copy("pool", "pkg")
-        printed = project.run("-m", "pkg.run", method, main="pkg/run.py", kind="module")
+    project.copy("pool")
+
+    printed = project.run("run.py", method)
 
     assert printed.splitlines() == [
         "[4, 7, 10, 8] 0 True",

@@ -4,12 +4,8 @@ import enum
 import multiprocessing
 import sys
 
+import helpers
 from shipping import ship
-
-if __package__:
-    from . import helpers
-else:
-    import helpers
 
 
 class Kind(enum.Enum):
