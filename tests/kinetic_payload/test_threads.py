@@ -81,23 +81,6 @@ def test_after_a_failure_no_call_starts_and_calls_under_way_stop(threads: int) -
     assert set(started) <= set(range(3 + threads - 1))
 
 
-def test_a_failure_stops_calls_that_other_calls_share_out() -> None:
-    pausing = threading.Barrier(4, timeout=60)
-
-    def work(item: int) -> None:
-        if item == 3:
-            pausing.wait()
-            raise ValueError(item)
-        parallel_map(wait_long, range(item + 1), threads=2)
-
-    def wait_long(_: int) -> None:
-        pausing.wait()
-        pause(3600)
-
-    with pytest.raises(ValueError, match="3"):
-        parallel_map(work, [1, 0, 3], threads=3)
-
-
 def test_an_interrupted_caller_waits_for_calls_that_clean_up() -> None:
     together = threading.Barrier(3, timeout=60)
     clean = []
