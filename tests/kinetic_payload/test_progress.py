@@ -26,14 +26,6 @@ def test_progress_shows_bytes_rate_and_time_left() -> None:
     assert progress.summary == "uploading data: 1.0 GB in 8s, 125.0 MB/s"
 
 
-def test_progress_without_a_total_shows_no_time_left() -> None:
-    clock = Clock()
-    progress = Progress("packing", None, clock=clock)
-    clock.now += 1
-    progress.advance(1500)
-    assert progress.text == "packing: 1.5 kB, 1.5 kB/s"
-
-
 @pytest.mark.parametrize(
     ("size", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"),
