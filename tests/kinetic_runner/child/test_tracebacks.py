@@ -2,10 +2,9 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import IntegrityError
 from kinetic_runner.child.call import Raised, invoke
 from kinetic_runner.child.stop_requests import Stopping
-from kinetic_runner.child.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of, type_name
+from kinetic_runner.child.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of
 
 pytestmark = pytest.mark.usefixtures("own_signals")
 
@@ -82,8 +81,3 @@ def test_a_cycle_of_causes_ends() -> None:
     one.__cause__, two.__cause__ = two, one
 
     assert "two" in text_of(one)
-
-
-def test_types_are_named_with_their_module_unless_they_are_builtins() -> None:
-    assert type_name(ValueError()) == "ValueError"
-    assert type_name(IntegrityError("x")) == "kinetic_payload.errors.IntegrityError"
