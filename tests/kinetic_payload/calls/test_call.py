@@ -341,30 +341,6 @@ def test_a_package_that_an_import_hook_found_is_on_the_jobs_path(project):
     assert project.run("run.py") == "50000000 True"
 
 
-def test_python_m_keeps_relative_imports_working(project):
-    project.write("pkg/__init__.py", "")
-    project.write_all("""
-        # pkg/other.py
-        def name(): return __name__
-        # pkg/mod.py
-        from shipping import ship
-        from . import other
-        class C: pass
-        def main(c):
-            from .other import name
-            import sys
-            assert isinstance(c, C)
-            return name(), other.name(), __name__, __package__, sys.modules["__main__"].__spec__.name
-        if __name__ == "__main__":
-            print(*ship(main, C()))
-    """)
-
-    assert (
-        project.run("-m", "pkg.mod", main="pkg/mod.py", kind="module")
-        == "pkg.other pkg.other __main__ pkg pkg.mod"
-    )
-
-
 def test_code_without_a_file_travels_by_value(project):
     code = """
     import multiprocessing, sys
