@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -53,6 +58,27 @@ class Laptop:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def in_terminal(self, *args: str, columns: int = 80) -> str:
+        """Return what a command prints on a terminal."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        kept = {name: value for name, value in self.environment.items() if name != "COLUMNS"}
+        with os.fdopen(master, "rb", buffering=0) as terminal:
+            process = subprocess.Popen(
+                [*KINETIC, *args],
+                cwd=self.project,
+                env=kept,
+                stdout=slave,
+                stderr=subprocess.DEVNULL,
+            )
+            os.close(slave)
+            printed = b""
+            with suppress(OSError):  # The end of a terminal.
+                while data := terminal.read(4096):
+                    printed += data
+        assert process.wait() == 0
+        return printed.decode()
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

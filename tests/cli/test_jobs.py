@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import signal
-import struct
 import subprocess
-import termios
-from contextlib import suppress
 from typing import IO
 
 import pytest
 
-from .conftest import KINETIC, Laptop
+from .conftest import Laptop
 
 
 def test_a_job_is_followed_collected_and_removed(laptop: Laptop) -> None:
@@ -126,7 +120,8 @@ def test_jobs_are_selected_shortened_reported_and_cleaned_up_together(laptop: La
     assert listed("--since", "2099-01-01") == []
     refused = laptop.kinetic("jobs", "list", "--status", "done")
     assert (refused.returncode, "'succeeded'" in refused.stderr) == (2, True)
-    rows = in_terminal(laptop, 60, "jobs", "list")
+    laptop.environment["NO_COLOR"] = "1"
+    rows = laptop.in_terminal("jobs", "list", columns=60).splitlines()
     assert len(rows) == 4
     assert max(map(len, rows)) <= 60
     assert all(job[-7:] in "".join(rows) for job in (first, failed, waiting))
@@ -153,24 +148,6 @@ def test_jobs_are_selected_shortened_reported_and_cleaned_up_together(laptop: La
     assert report.startswith(f"{failed}: FAILED\nLookupError: [/path] is gone\n")
     assert 'raise LookupError("[/path] is gone")' in report
     assert "It was cleaned up" in report
-
-
-def in_terminal(laptop: Laptop, columns: int, *args: str) -> list[str]:
-    """Return the lines that a command prints on a terminal of *columns* columns."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    kept = {**laptop.environment, "NO_COLOR": "1"}
-    kept.pop("COLUMNS", None)
-    with os.fdopen(master, "rb", buffering=0) as terminal:
-        subprocess.run(
-            [*KINETIC, *args], cwd=laptop.project, env=kept, stdout=slave, check=True, timeout=300
-        )
-        os.close(slave)
-        printed = b""
-        with suppress(OSError):  # The end of a terminal.
-            while data := terminal.read(4096):
-                printed += data
-    return printed.decode().splitlines()
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
