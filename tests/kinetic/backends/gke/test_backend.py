@@ -17,9 +17,7 @@ from kinetic.backends.gke.job_spec import ClusterEnvironment
 from kinetic.backends.gke.observation import observation_of
 from kinetic.data import Data
 from kinetic.errors import InvalidRequestError, SubmitError
-from kinetic.settings.settings import resolve
-from kinetic.submit.options import check_options
-from kinetic.submit.request import JobRequest, request_of
+from kinetic.submit.request import JobRequest
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.errors import (
@@ -33,36 +31,30 @@ from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import Form
 from kinetic_k8s.reading.causes import QUEUE
 from kinetic_payload.stores.store import Location
-from kinetic_servers.fakes import FakeStore, a_record
+from kinetic_servers.fakes import FakeStore, a_record, a_request
 
 Clusters = Callable[..., Any]
 BUCKET = Location("gs", "jobs")
 RECORD = a_record(backend="gke", accelerator="tpu-v5p-8", workload="JobSet", hosts=2)
 
 
-def train() -> None: ...
-
-
-def a_request(tmp_path: Path, **options: object) -> JobRequest:
+def request_with(**options: object) -> JobRequest:
     values = {"accelerator": "v5p-8", "container_image": "image:1", "backend": "gke", **options}
-    checked = check_options(**values)
-    environ = {"KINETIC_KUBE_CONTEXT": "mine"}
-    settings = resolve(checked.overrides, environ=environ, user_home=tmp_path)
-    return request_of(checked, train, settings, environ={}, cwd=tmp_path)
+    return a_request(project="p", **values)
 
 
 @pytest.mark.parametrize("path", ["/kinetic/data/d0", "/kinetic/workspace/data"])
-def test_a_volume_inside_a_folder_of_the_pod_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_volume_inside_a_folder_of_the_pod_is_refused(path: str) -> None:
     with pytest.raises(InvalidRequestError, match="/kinetic/") as caught:
-        check_request(a_request(tmp_path, volumes={path: Data("gs://photos/2026")}), BUCKET)
+        check_request(request_with(volumes={path: Data("gs://photos/2026")}), BUCKET)
 
     assert caught.value.hint
 
 
-def test_a_store_that_is_a_folder_is_refused(tmp_path: Path) -> None:
-    check_request(a_request(tmp_path), BUCKET)
+def test_a_store_that_is_a_folder_is_refused() -> None:
+    check_request(request_with(), BUCKET)
     with pytest.raises(InvalidRequestError, match="Pods cannot reach the store /me/store"):
-        check_request(a_request(tmp_path), Location("folder", "/me/store"))
+        check_request(request_with(), Location("folder", "/me/store"))
 
 
 def a_jobset(*conditions: str, job_id: str = RECORD.job_id) -> Manifest:
@@ -121,7 +113,7 @@ def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
     launch = Launch(
         record=RECORD,
         record_digest="0" * 64,
-        request=a_request(tmp_path),
+        request=request_with(),
         environment=ClusterEnvironment("image:1", runner=runner),
     )
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -133,16 +133,9 @@ def test_a_forged_outcome_deletes_nothing_even_if_the_bucket_is_trusted(
 
 
 def test_a_workload_is_deleted_after_an_outage_of_the_store(cluster_with: Clusters) -> None:
-    class Failing(FakeStore):
-        errors: ClassVar = [StoreUnavailableError("503")]
-
-        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-            if self.errors:
-                raise self.errors.pop()
-            return super().read(name, start=start, end=end)
-
-    cluster = cluster_with(a_workload())
-    idle, store = IdleWorkloads(cluster, None, clock=lambda: 100.0), ended(Failing())
+    cluster, store = cluster_with(a_workload()), ended()
+    store.journal.refuse("read *", StoreUnavailableError("503"))
+    idle = IdleWorkloads(cluster, None, clock=lambda: 100.0)
 
     for deleted in ([], ["1"]):
         idle.end(store, RECORD.job_id, RECORD.k8s_name)
