@@ -238,26 +238,6 @@ def test_of_several_hosts_no_line_is_lost_or_moved_and_a_line_of_all_is_printed_
         assert [text for where, text in printed if where == f"{hosts} hosts"] == shared
 
 
-def test_a_line_of_one_host_only_keeps_no_equal_ones_apart_and_streams_differ(
-    a_console: Callable[..., Any],
-) -> None:
-    console, out, err = a_console()
-
-    for text in ("step 1", "saving", "step 2"):
-        console.line(LogLine(text, host=0, hosts=2))
-    for text in ("step 1", "warning", "step 2"):
-        console.line(LogLine(text, host=1, hosts=2))
-    console.line(LogLine("again", host=0, hosts=2))
-    console.line(LogLine("again", host=1, hosts=2, stream="stderr"))
-    wait_for(out, "again")
-    wait_for(err, "again")
-
-    assert out.getvalue().splitlines() == [
-        "[2 hosts] step 1", "[host 0] saving", "[host 1] warning", "[2 hosts] step 2", "[host 0] again",
-    ]  # fmt: skip
-    assert err.getvalue() == "[host 1] again\n"
-
-
 # Progress of transfers
 
 

@@ -167,18 +167,6 @@ def test_data_outside_a_call_is_pickled_as_itself():
     assert (data.path, data.fuse) == ("gs://my-bucket/x", True)
 
 
-def test_data_made_inside_a_job_resolves_nothing_and_its_use_is_an_error(monkeypatch):
-    monkeypatch.setenv("KINETIC_JOB_ID", "job")
-    data = Data("./digits", fuse=True)
-
-    assert repr(data) == "Data('./digits', fuse=True)"
-    for use in (os.fspath, open, Data.content_hash, lambda data: data.path, lambda d: d.is_dir):
-        with pytest.raises(DataError) as raised:
-            use(data)
-        assert "Data('./digits', fuse=True) was not shipped with this call" in str(raised.value)
-        assert "Pass it as an argument or in volumes" in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("given", "kind", "source", "name", "is_dir"),
     [

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import pickle
 from typing import Any
 
 import pytest
 
 import kinetic
-from kinetic.decorator import RemoteCallable
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError, NotInsideJobError
 from kinetic.submit.functions import check_class_given
 
@@ -68,11 +66,6 @@ def test_a_decorator_without_parentheses_is_refused(function) -> None:
 def test_a_second_decorator_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="already"):
         local()(add)
-
-
-def test_an_invalid_option_is_refused_at_the_decorator() -> None:
-    with pytest.raises(InvalidRequestError, match="v5litepod"):
-        kinetic.run(accelerator="tpu-v5litpod-4")
 
 
 @pytest.mark.parametrize(
@@ -150,30 +143,6 @@ def test_a_classmethod_without_its_class_is_refused() -> None:
     check_class_given(of, (Trainer, 1))
     with pytest.raises(InvalidRequestError, match="does not get the class"):
         check_class_given(of, (1,))
-
-
-def test_a_decorated_function_is_pickled_by_name_and_a_bound_one_with_its_instance() -> None:
-    bound = pickle.loads(pickle.dumps(Trainer().fit))
-
-    assert pickle.loads(pickle.dumps(add)) is add
-    assert isinstance(bound, RemoteCallable)
-    assert str(inspect.signature(bound)) == "(x: 'int') -> 'int'"
-
-
-def test_a_recursive_decorated_function_is_cloudpickled_by_value(inside_a_job: None) -> None:
-    import cloudpickle
-
-    from kinetic.decorator import _register_with_cloudpickle
-
-    @local()
-    def factorial(n: int) -> int:
-        return 1 if n == 0 else n * factorial(n - 1)
-
-    _register_with_cloudpickle()
-    again = pickle.loads(cloudpickle.dumps(factorial))
-
-    assert again is not factorial
-    assert again(5) == 120
 
 
 def test_keywords_of_the_function_do_not_clash_with_those_of_the_decorator(

@@ -1,25 +1,6 @@
 """A warning points at a line of the caller's code, however deep in ours it arises."""
 
-import threading
-import warnings
-from collections.abc import Iterable
-
-from kinetic.user_warnings import Logins, warn_caller
-
-
-def user_warnings(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
-    """Leave out warnings about garbage of other tests, which may be collected at any moment."""
-    return [found for found in caught if found.category is UserWarning]
-
-
-def test_a_warning_from_a_thread_is_issued_too() -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        thread = threading.Thread(target=warn_caller, args=["the log broke off"])
-        thread.start()
-        thread.join()
-
-    assert [str(found.message) for found in user_warnings(caught)] == ["the log broke off"]
+from kinetic.user_warnings import Logins
 
 
 def test_a_login_is_new_once_while_it_fails_and_again_hours_later() -> None:

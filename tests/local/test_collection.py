@@ -30,8 +30,6 @@ from kinetic_payload.layout import (
     data_marker,
     data_pack,
 )
-from kinetic_payload.records.encode import encode
-from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore
@@ -80,25 +78,6 @@ def test_bundle_and_folder_of_a_job_are_kept_as_long_as_its_record(tmp_path: Pat
     assert not folder.exists()
     assert {*Path(home.bundles).iterdir()} == {fresh, again}
     assert not keep(home, tmp_path / "bundles" / "none")
-
-
-def test_old_contexts_are_removed_unless_a_record_names_them(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path / "store")
-    digests = map(a_digest, ("named", "of a batch", "unnamed", "fresh"))
-    named, of_batch, unnamed, fresh = map(context_object, digests)
-    for name in (named, of_batch, unnamed, fresh):
-        store.write(name, b"zip")
-    for name in (named, of_batch, unnamed):
-        age(tmp_path / "store" / name)
-    values = a_launch(store, "pass").record.__dict__
-    record = JobRecord(**{**values, "context_digest": a_digest("named")})
-    store.write(JobObjects(record.job_id).handle, encode(record))
-    manifest = json.dumps({"job": {"context_digest": a_digest("of a batch")}}).encode()
-    store.write(JobObjects("grp-00000001").handle, manifest)
-    for job, text in (("broken", b"{"), ("strange", b"[]")):
-        store.write(JobObjects(a_job(job)).handle, text)
-    collect(Home(str(tmp_path)), store, NOW)
-    assert {info.name for info in store.list("contexts/")} == {named, of_batch, fresh}
 
 
 @pytest.mark.parametrize("listed", ["of a job", "damaged", "of none"])

@@ -274,18 +274,6 @@ def slow_uv(project: Project, action: str, before: str = "compile") -> Path:
     return slow.parent
 
 
-def test_processes_and_threads_at_once_make_an_environment_once(project: Project) -> None:
-    project.require("alpha")
-
-    processes = [start(project, project.root, project.folder / "bin") for _ in range(4)]
-    printed = [process.communicate()[0] for process in processes]
-
-    assert [process.returncode for process in processes] == [0] * 4
-    made = [line for out in printed for line in out.splitlines() if line.startswith("python ")]
-    assert (len(made), len(set(made))) == (8, 1)
-    assert project.runs() == MADE
-
-
 def test_a_thread_that_waits_for_an_attempt_whose_uv_is_killed_makes_the_environment(
     project: Project,
 ) -> None:

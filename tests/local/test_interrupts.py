@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import threading
 import time
 
 import psutil
@@ -101,16 +100,3 @@ def interrupted(came: list[str]) -> None:
         for number in (signal.SIGALRM, signal.SIGINT, signal.SIGINT):
             signal.raise_signal(number)
         came.append("the end")
-
-
-def test_in_another_thread_nothing_is_deferred() -> None:
-    entered = threading.Event()
-
-    def enter() -> None:
-        with Uninterrupted():
-            entered.set()
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert entered.is_set()

@@ -249,19 +249,6 @@ def test_a_stored_log_is_followed_as_its_chunks_arrive_and_its_end_is_not_lost()
     ]  # fmt: skip
 
 
-def test_an_attempt_that_begins_and_ends_while_a_stored_log_is_followed_is_not_missed() -> None:
-    log = Written({"1/0/0": b"in 1\n"}, {"2/0/0": b"in 2\n"}, retries=1)
-
-    def ended() -> bool:
-        log.step()
-        return True
-
-    lines = follow_stored(
-        log.store, log.record, tail=None, ended=ended, pause=lambda: pytest.fail("It has ended.")
-    )
-    assert texts(lines) == ["in 1", "[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2"]
-
-
 @pytest.mark.parametrize(
     ("tail", "expected"),
     [

@@ -11,7 +11,6 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.testing import eventually
 from kinetic_servers.fakes import FakeServices, connected
-from kinetic_servers.launches import job_ids_of
 
 
 def a_job(services: FakeServices, job_id: str = "cpu-f-20260101-000000-abcdef0") -> JobHandle:
@@ -24,20 +23,6 @@ async def awaited(handle: JobHandle) -> Any:
 
 def waiting(job: JobHandle) -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name == f"kinetic-await-{job.job_id}"]
-
-
-def test_awaiting_a_job_does_not_block_the_loop(services: FakeServices) -> None:
-    job = a_job(services)
-
-    async def main() -> Any:
-        waiter = asyncio.ensure_future(job)
-        await asyncio.sleep(0)
-        assert not waiter.done()
-        services.backend.returns(job.job_id, 42)
-        return await waiter
-
-    assert asyncio.run(main()) == 42
-    assert job_ids_of(services.backend) == []
 
 
 @pytest.mark.parametrize(

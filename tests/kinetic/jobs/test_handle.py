@@ -231,24 +231,6 @@ def test_a_wait_that_was_given_up_when_the_value_came_removes_nothing(
     assert connected(replace(job), services).result() == 42
 
 
-def test_the_log_is_returned_whole_as_a_tail_or_line_by_line_and_printed_on_request(
-    services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
-) -> None:
-    services.backend.prints(job.job_id, "one", "two", "[bold]three[/bold]")
-    services.backend.returns(job.job_id, None)
-    whole = "one\ntwo\n[bold]three[/bold]\n"
-
-    assert job.logs() == whole
-    assert job.tail(2) == "two\n[bold]three[/bold]"
-    assert list(job) == whole.splitlines()
-    job.result(cleanup=False)
-    assert capsys.readouterr().out == ""
-    assert job.logs(follow=True) is None
-    assert capsys.readouterr() == (whole, "")
-    connected(replace(job), services).result(stream_logs=True)
-    assert capsys.readouterr() == (whole, "")
-
-
 @pytest.mark.parametrize("handled", [False, True])
 def test_a_followed_log_asks_for_a_login_once_on_stderr(
     services: FakeServices,

@@ -7,7 +7,6 @@ import pytest
 from kinetic.errors import FutureRecordError, RecordError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import failure_without_exception
-from kinetic.jobs.logs import log_lines
 from kinetic.jobs.records import find_outcome, read_reports
 from kinetic.jobs.status import job_outcome, look
 from kinetic_payload.layout import JobObjects
@@ -193,13 +192,3 @@ def test_an_attempt_without_a_report_has_ended_if_a_later_one_began(
     silent = "Attempt 1 ended without a report, as after SIGKILL or the loss of its machine."
     assert (second.message, second.attempts) == (silent, {1: (), 2: ()})
     assert job_outcome(job, services).message == silent
-
-
-@pytest.mark.parametrize(("hosts", "shown"), [(1, "hello"), (2, "[host 1] hello")])
-def test_a_line_of_one_of_several_hosts_names_its_host(
-    services: FakeServices, hosts: int, shown: str
-) -> None:
-    job = services.job(hosts=hosts)
-    services.backend.prints(job.job_id, "hello", host=1)
-
-    assert [line.shown for line in log_lines(job, services)] == [shown]

@@ -80,11 +80,6 @@ def test_plans_are_those_that_were_recorded() -> None:
     assert recorded() == RECORDED.read_text()
 
 
-def test_all_is_as_wanted_so_nothing_is_done() -> None:
-    resources = wanted()
-    assert plan_up(resources, found(resources), FIXED).changes == ()
-
-
 @pytest.mark.parametrize(
     ("actual", "action", "detail"),
     [

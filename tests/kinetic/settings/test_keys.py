@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -53,26 +52,6 @@ def test_a_copied_key_that_others_may_read_is_made_private(tmp_path: Path) -> No
 
     assert KeyFile(tmp_path).ensure() == key
     assert stat.S_IMODE(KeyFile(tmp_path).path.stat().st_mode) == 0o600
-
-
-def test_processes_that_start_together_get_the_same_key(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from kinetic.settings.keys import KeyFile\n"
-        "sys.stdin.read(1); print(KeyFile(Path(sys.argv[1])).ensure().hex())"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "home")]
-    children = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(6)
-    ]
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("x")
-        child.stdin.flush()
-
-    keys = {child.communicate()[0].strip() for child in children}
-
-    assert keys == {KeyFile(tmp_path / "home").ensure().hex()}
 
 
 def test_a_key_that_another_process_makes_meanwhile_is_used(tmp_path: Path) -> None:

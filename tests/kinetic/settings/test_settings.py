@@ -67,17 +67,6 @@ def test_an_empty_variable_counts_as_unset(home: Path) -> None:
     assert settings.no_color.value is False
 
 
-def test_the_profile_in_the_variable_replaces_the_current_one(home: Path) -> None:
-    full = {"project": "p", "zone": "z"}
-    profiles(home, dev={**full, "cluster": "a"}, prod={**full, "cluster": "b"})
-
-    assert resolved(home).cluster.value == "a"
-    assert resolved(home, {"KINETIC_PROFILE": "prod"}).cluster.value == "b"
-    with pytest.raises(ConfigurationError, match="'prod'") as caught:
-        resolved(home, {"KINETIC_PROFILE": "prdo"})
-    assert "KINETIC_PROFILE" in str(caught.value)
-
-
 def test_home_and_profiles_file_can_be_elsewhere(home: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     moved.mkdir()

@@ -147,11 +147,6 @@ def test_calls_at_the_same_time_name_themselves_in_each_line() -> None:
     assert (out, inner) == ("working\n", ["[f abcdef0] working\n"])
 
 
-def test_the_exception_of_the_function_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError, match="of the function"):
-        blocking(Handle(raising(ZeroDivisionError("of the function"))))
-
-
 @pytest.mark.parametrize(("terminal", "wanted"), [(False, False), (True, False), (False, True)])
 def test_a_debug_job_without_a_terminal_is_refused_before_it_is_submitted(
     terminal: bool, wanted: bool

@@ -28,7 +28,6 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.records import find_outcome, find_record
 from kinetic.jobs.status import look
-from kinetic.jobs.stop import clean_up
 from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
@@ -325,26 +324,6 @@ def test_an_object_that_may_not_be_written_is_not_removed(user: User) -> None:
 
     assert services.journal.of("delete *", "remove *") == []
     assert not hasattr(caught.value, "__notes__")
-
-
-@pytest.mark.parametrize(
-    ("moment", "pattern"),
-    [("after", "write */handle.json"), ("before", "start *"), ("after", "start *")],
-)
-def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_is_reported(
-    user: User, services: FakeServices, moment: str, pattern: str
-) -> None:
-    def clean() -> None:
-        how = {"resource": True, "artifacts": True, "timeout": 60, "poll_interval": 0.01}
-        clean_up(recorded(services), services, **how)
-
-    getattr(services.journal, moment)(pattern, clean)
-
-    with pytest.raises(SubmitError, match="cleaned up by another process while it was started"):
-        user.submit(services)
-
-    assert of_jobs(services) == []
-    assert job_ids_of(services.backend) == []
 
 
 class Bucket(FakeStore):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pickle
 from collections.abc import Callable
@@ -21,15 +20,12 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.outcome import JobOutcome
 from kinetic.jobs.report import AttemptEnd, Report, Span
 from kinetic_cli.app import App
-from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import FinalStatus, Outcome
-from kinetic_servers.fakes import FakeServices, connected
 from kinetic_servers.stub_jobs import NOW, StubApp, StubJob, a_job, run
 
 Jobs = Callable[..., Result]
@@ -75,30 +71,6 @@ def test_list_prints_a_table(jobs: Jobs) -> None:
         ["j-old", "RUNNING", "5m", "-", "[b]f[/b]", "v5litepod-4", "local"],
     ]
     assert jobs("list").stdout == ""
-
-
-def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
-    assert json.loads(jobs("list", "--json").stdout) == []
-    assert json.loads(jobs("list", "--json", among=(a_job(),)).stdout) == [
-        {
-            "job_id": "j",
-            "status": "RUNNING",
-            "cancelled": False,
-            "cleaned_up": False,
-            "duration_seconds": None,
-            "group_id": None,
-            "inputs": None,
-            "age_seconds": 300.0,
-            "created_at": "2023-11-14T22:08:20+00:00",
-            "function": "train",
-            "accelerator": "v5litepod-4",
-            "backend": "local",
-            "project": None,
-            "cluster": None,
-            "zone": None,
-            "namespace": None,
-        }
-    ]
 
 
 def test_a_job_that_cannot_be_read_or_verified_does_not_hide_the_others(jobs: Jobs) -> None:
@@ -270,33 +242,6 @@ def test_logs_as_json_are_one_document_a_line(jobs: Jobs) -> None:
         {"host": 0, "attempt": 1, "stream": "stdout", "text": "a\u2028b"},
         {"host": 1, "attempt": 2, "stream": "stderr", "text": "c"},
     ]
-
-
-def test_a_followed_log_asks_for_a_login_once(jobs: Jobs) -> None:
-    services = FakeServices.make()
-    job = connected(handle_of(services.job()), services)
-
-    class FollowingApp(App):
-        def attach(self, job_id: str) -> JobHandle:
-            self.print_warnings()
-            return job
-
-    def warn(*_: object) -> None:
-        for host in range(2):
-            error = LoginRequiredError(
-                f"Could not get Pod {host}.", hint="Log in with: sso login jobs"
-            )
-            logging.getLogger("kinetic").warning("%s The log continues after that.", error)
-
-    services.journal.before("log_lines *", warn)
-    services.backend.prints(job.job_id, "one")
-    services.backend.returns(job.job_id, None)
-
-    ran = jobs("logs", "-f", job.job_id, app=FollowingApp())
-
-    assert ran.stdout == "one\n"
-    assert ran.stderr.count("sso login") == 1, ran.stderr
-    assert ran.stderr.startswith("Warning: Could not get Pod 0.")
 
 
 # result

@@ -141,15 +141,14 @@ class StoredJob:
 
 
 class FailingStore(FakeStore):
-    """A store whose reads raise the last of *errors* for names that end with *suffix*."""
+    """A store whose reads raise the last of *errors*."""
 
-    def __init__(self, errors: list[KineticError], suffix: str = "") -> None:
+    def __init__(self, errors: list[KineticError]) -> None:
         super().__init__()
         self.errors = errors
-        self.suffix = suffix
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-        if self.errors and name.endswith(self.suffix):
+        if self.errors:
             raise self.errors.pop()
         return super().read(name, start=start, end=end)
 
@@ -359,20 +358,3 @@ def test_a_log_continues_after_an_expired_login_and_an_outage_of_the_bucket(
 
     assert errors == []
     assert "Log in. The log goes on" in caplog.text
-
-
-def test_an_outage_while_a_log_is_read_from_the_bucket_is_reported_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    outages: list[KineticError] = [StoreUnavailableError("No answer.") for _ in range(2)]
-    job = StoredJob(FailingStore(outages, "00000001"))
-    job.claim()
-    for number in range(3):
-        job.keep(f"line {number}", chunk=number)
-
-    with caplog.at_level(logging.WARNING):
-        texts = job.followed(Slice({0: lambda _: ()}))
-
-    assert texts == ["line 0", "line 1", "line 2"]
-    assert outages == []
-    assert caplog.text.count("No answer. The log goes on as soon as it can be read again.") == 1
