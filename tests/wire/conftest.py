@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any
 
 import cloudpickle
 import pytest
 from second_gcs import second_server
 
-from kinetic.backends.backend import Environment, Explanation, Launch, Observation
+from kinetic.backends.backend import Launch, Observation
 from kinetic.home.liveness import wait_for_death
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
+from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
@@ -31,8 +31,11 @@ from kinetic.testing import eventually
 from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.records.job import JobRecord
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.gcs import connection as connections
+from kinetic_payload.testing import MemoryStore
 from kinetic_runner.bundle import bundle_for
+from kinetic_servers.fakes import FakeBackend
 from kinetic_servers.gcs import GcsServer
 
 
@@ -61,6 +64,23 @@ def gcs_client(gcs: GcsServer) -> Iterator[Any]:
     client = client_of(gcs.endpoint)
     yield client
     client.close()
+
+
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
+
+
+def open_it(
+    gcs: GcsServer, retry: RetryPolicy = QUICK, *, below: str = "", **more: Any
+) -> GcsStore:
+    """Return a store in the strict server's bucket."""
+    service = Service(gcs.endpoint, anonymous=True)
+    return GcsStore(f"bucket{below}", service=service, retry=retry, **more)
+
+
+@pytest.fixture
+def store(gcs: GcsServer) -> GcsStore:
+    """Return the bucket of the strict server."""
+    return open_it(gcs)
 
 
 @pytest.fixture
@@ -124,6 +144,10 @@ class Desk:
         self.set(KINETIC_HOME=str(found))
         return found
 
+    def share_key(self, home: str) -> None:
+        """Use another home from now on, which has the key of the first."""
+        shutil.copy(KeyFile(self.folder / "here").path, KeyFile(self.sit(home)).path)
+
     def write(self, name: str, text: str) -> Path:
         """Write a file of the project."""
         path = self.project / name
@@ -182,49 +206,22 @@ def ended(handle: JobHandle) -> JobHandle:
     return handle
 
 
-@dataclass
-class RecordingBackend:
+class RecordingBackend(FakeBackend):
     """A backend that records which jobs were started, and runs none."""
 
-    started: list[JobRecord] = field(default_factory=list)
-    name = "recording"
-
-    def limited(self, _: object) -> Self:
-        return self
-
-    def check(self, *_: object) -> tuple[str, ...]:
-        return ()
-
-    def environment(self, *_: object) -> Environment:
-        return Environment("none")
-
-    def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
-        return nullcontext(record)
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.started: list[JobRecord] = []
 
     def start(self, launch: Launch) -> None:
         self.started.append(launch.record)
-
-    def tidy(self, ended: object, **_: object) -> None:
-        pass
 
     def stop(self, record: JobRecord, **_: object) -> None:
         if record in self.started:
             self.started.remove(record)
 
-    def observe(self, _: JobRecord) -> Observation:
+    def observe(self, record: JobRecord) -> Observation:
         return Observation(JobStatus.RUNNING)
-
-    def forward(self, _: JobRecord) -> object:
-        return self
-
-    def explain(self, _: JobRecord, seen: Observation) -> Explanation:
-        return Explanation(seen.reason)
-
-    def watch(self, _: object) -> AbstractContextManager[Any]:
-        return nullcontext(self)
-
-    def wait(self, timeout: float | None) -> None:
-        raise AssertionError("There is an outcome.")
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import json
 import os
 import pickle
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -38,7 +37,6 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.services import open_at
 from kinetic.jobs.stored_logs import stored_lines
-from kinetic.settings.keys import KeyFile
 from kinetic.testing import eventually
 from kinetic_payload.archives.zip_format import (
     central_header,
@@ -165,8 +163,7 @@ class Attacker:
 
     def move(self) -> None:
         """Use another home with the same key, as on another machine of the user."""
-        here = KeyFile(self.desk.folder / "here").path
-        shutil.copy(here, KeyFile(self.desk.sit("there")).path)
+        self.desk.share_key("there")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import os
 import pickle
 import random
-import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -30,7 +29,6 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.settings.keys import KeyFile
 from kinetic.testing import eventually
 from kinetic.waiting import sleep
 
@@ -142,11 +140,6 @@ def as_called(given: Any, function: Callable[..., Any]) -> Any:
     return function(*given) if isinstance(given, list | tuple) else function(given)
 
 
-def share_key(desk: Any) -> None:
-    """Use another home from now on, which has the key of the first."""
-    shutil.copy(KeyFile(desk.folder / "here").path, KeyFile(desk.sit("there")).path)
-
-
 def names_in(desk: Any) -> list[str]:
     """Return the names of objects of jobs in the bucket and in the folder."""
     groups = desk.folder / "here" / "store" / "groups"
@@ -170,7 +163,7 @@ def test_the_values_of_a_batch_are_those_of_plain_calls_until_they_are_cleaned_u
     assert handle.jobs[0].cluster_name == "two"
     arrived = list(handle.iter_results(ordered=False, timeout=200))
     if place == "bucket":
-        share_key(desk)
+        desk.share_key("there")
     found = kinetic.attach_batch(handle.group_id)
 
     assert (found.name, found.tags, len(found), len(found.jobs)) == (
@@ -390,7 +383,7 @@ def test_a_batch_cancelled_from_another_home_tells_what_was_stopped_from_what_ne
     }  # fmt: skip
     with pytest.raises(TimeoutError, match="5 of 6 inputs"):
         handle.wait(timeout=0.1)
-    share_key(desk)
+    desk.share_key("there")
     far = kinetic.attach_batch(handle.group_id)
     far.jobs[5].cancel()
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import StoreError
-from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
+from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 from kinetic_servers.gcs import GcsServer
 
-RETRY = RetryPolicy(limit=100, first=0.01, longest=0.1)
+from .conftest import QUICK
 
 
 class TestGcsStoreBelowAPrefix(StoreContract):
@@ -20,7 +20,7 @@ class TestGcsStoreBelowAPrefix(StoreContract):
 
     def make_store(self, folder: Path) -> Store:
         GcsStore("bucket", service=self.service).write("outside", b"")
-        return GcsStore("bucket/a/prefix", service=self.service, retry=RETRY)
+        return GcsStore("bucket/a/prefix", service=self.service, retry=QUICK)
 
 
 class TestGcsStoreOnASecondServer(StoreContract):
@@ -29,7 +29,7 @@ class TestGcsStoreOnASecondServer(StoreContract):
         self.service = Service(second_gcs, anonymous=True)
 
     def make_store(self, folder: Path) -> Store:
-        return GcsStore("bucket", service=self.service, retry=RETRY)
+        return GcsStore("bucket", service=self.service, retry=QUICK)
 
     @pytest.mark.xfail(reason="it ignores the precondition of a deletion", raises=AssertionError)
     def test_compare_and_swap_refuses_what_is_no_longer_so(self, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ class TestGcsStoreOnASecondServer(StoreContract):
 def test_large_objects_go_up_and_come_down_on_a_second_server(
     second_gcs: str, tmp_path: Path
 ) -> None:
-    store = GcsStore("bucket", service=Service(second_gcs, anonymous=True), retry=RETRY)
+    store = GcsStore("bucket", service=Service(second_gcs, anonymous=True), retry=QUICK)
     content = bytes(range(256)) * (70 << 10)
     (tmp_path / "source").write_bytes(content)
 

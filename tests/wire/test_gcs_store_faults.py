@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import socket
@@ -25,7 +24,8 @@ from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing import increment
 from kinetic_servers.gcs import GcsServer
 
-QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
+from .conftest import QUICK, open_it
+
 PAGE = (
     "<!DOCTYPE html><html><head><title>Sign in to the hotel</title></head><body>Hello</body></html>"
 )
@@ -33,18 +33,6 @@ LARGE = os.urandom(1 << 20) * 17
 """More than one request downloads."""
 UPLOAD = LARGE[: (9 << 20) + 1]
 """More than one request uploads."""
-
-
-def open_it(
-    gcs: GcsServer, retry: RetryPolicy = QUICK, *, below: str = "", **more: Any
-) -> GcsStore:
-    service = Service(gcs.endpoint, anonymous=True)
-    return GcsStore(f"bucket{below}", service=service, retry=retry, **more)
-
-
-@pytest.fixture
-def store(gcs: GcsServer) -> GcsStore:
-    return open_it(gcs)
 
 
 class Steps:
@@ -348,17 +336,10 @@ def test_an_outage_is_reported_once_and_only_if_it_lasts(
 
 
 class Passing(Steps):
-    """Time that passes in pauses, as long as these are; what happens *after* so long happens once."""
-
-    def __init__(self, after: float = math.inf, act: Callable[[], object] = lambda: None) -> None:
-        super().__init__()
-        self._after, self._act = after, act
+    """Time that passes in pauses, as long as these are."""
 
     def step(self, seconds: float) -> None:
         self.now += seconds
-        if self.now >= self._after:
-            self._after = math.inf
-            self._act()
 
 
 def test_many_calls_together_wait_no_longer_than_their_limit(gcs: GcsServer) -> None:
