@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,11 @@ from kinetic_payload.data.references import DataRef
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_marker
-from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
+from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_servers.gcs import GcsServer
 
 MIB = 1 << 20
-QUICK = RetryPolicy(limit=100, first=0.01, longest=0.1)
-OLD = timedelta(seconds=REFRESH_AGE + 3600)
 
 UPLOAD = """
 import sys
@@ -44,12 +40,6 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(ensure_data(store, Path(source), sizes=Sizes(large=int(large), pack=int(pack))), flush=True)
 """
-
-
-@pytest.fixture
-def store(gcs: GcsServer) -> GcsStore:
-    """Return the bucket of a strict server."""
-    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
 
 
 @contextmanager
@@ -155,27 +145,6 @@ def test_a_killed_upload_of_data_sends_no_complete_object_again(
     assert data_marker(digest) in after
     arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
     assert tree_of(arrived).digest == digest
-
-
-def test_data_arrives_over_a_network_with_random_faults(
-    gcs: GcsServer, store: GcsStore, tmp_path: Path
-) -> None:
-    folder = many_files(tmp_path / "files", 300)
-    (folder / "large").write_bytes(os.urandom(10 * MIB))
-    sizes = Sizes(large=9 * MIB, pack=200_000)
-    gcs.faults.add(probability=0.1, status=503)
-    gcs.faults.add(probability=0.1, seed=1, reset="request")
-    gcs.faults.add(probability=0.1, seed=2, reset="response")
-    gcs.faults.add(probability=0.1, seed=3, reset="after")
-    for mounted in (False, True):
-        digest = ensure_data(store, folder, mounted=mounted, sizes=sizes)
-    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
-    assert tree_of(arrived).digest == digest
-    gcs.faults.clear()
-    gcs.requests.clear()
-    for mounted in (False, True):
-        ensure_data(store, folder, mounted=mounted, sizes=sizes)
-    assert len(gcs.requests) == 4, "the markers are right"
 
 
 def test_a_store_below_a_prefix_leaves_less_room_for_paths(gcs: GcsServer, tmp_path: Path) -> None:

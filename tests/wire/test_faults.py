@@ -8,15 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kinetic
 from kinetic.errors import (
-    CredentialsError,
-    IntegrityError,
     KineticError,
     ResultTimeoutError,
     StorePermissionError,
@@ -33,8 +30,6 @@ from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.threads import check_wanted
 from kinetic_servers.fakes import a_record, report_error, report_value
-from kinetic_servers.gcs import GcsServer
-from kinetic_servers.gcs.access import Tokens
 
 from .conftest import RecordingBackend, submit_to
 
@@ -258,29 +253,3 @@ def test_a_collect_waits_for_the_end_of_an_outage_if_the_job_has_ended(
     assert client.collect(record, warn=warn) == VALUES[0]
 
     assert record.job_id in warnings[-1]
-
-
-def test_a_missing_value_is_an_integrity_error_with_its_name(desk: Any, client: Client) -> None:
-    record = finished(desk, client, VALUES[0])
-    client.services.store.delete(JobObjects(record.job_id).host_value(1, 0))
-
-    with pytest.raises(IntegrityError, match=r"host-0\.pkl"):
-        client.collect(record)
-
-
-def test_a_submit_without_credentials_fails_before_any_request(
-    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Client], JobHandle]
-) -> None:
-    with GcsServer(tokens=Tokens()) as server:
-        server.create_bucket("bucket")
-        monkeypatch.delenv("STORAGE_EMULATOR_HOST")
-        desk.set(
-            KINETIC_STORAGE_ENDPOINT=server.endpoint,
-            GOOGLE_APPLICATION_CREDENTIALS=str(tmp_path / "none.json"),
-        )
-
-        with pytest.raises(CredentialsError) as caught:
-            call(Client(desk))
-
-        assert "gcloud auth application-default login" in str(caught.value.hint)
-        assert len(server.requests) == 0

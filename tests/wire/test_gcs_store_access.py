@@ -11,12 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+import trustme
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kinetic.testing import eventually
@@ -27,13 +25,12 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
+from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_servers.gcs import EVERYONE, GcsServer, Tokens
 from kinetic_servers.gke.google_identity import write_key_file
 
-from .conftest import client_of
+from .conftest import QUICK
 
-QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 ACCOUNT = "worker@test-project.iam.gserviceaccount.com"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
@@ -63,12 +60,6 @@ def service(guarded: GcsServer, tmp_path: Path) -> Service:
 @pytest.fixture
 def store(service: Service) -> GcsStore:
     return GcsStore("bucket", service=service, retry=QUICK)
-
-
-def test_application_default_credentials_open_a_bucket_without_a_project(store: GcsStore) -> None:
-    store.write("o", b"data")
-
-    assert store.read("o") == b"data"
 
 
 def test_a_token_that_expired_is_renewed_once_for_all_threads(
@@ -294,12 +285,6 @@ def test_missing_credentials_are_an_error_after_one_request_to_a_metadata_server
     assert "gcloud auth application-default login" in printed
 
 
-def test_an_emulator_is_used_without_credentials(gcs: GcsServer) -> None:
-    assert look(gcs.environment) == "None\n"
-    # As Go programs write it.
-    assert look({"STORAGE_EMULATOR_HOST": gcs.endpoint.removeprefix("http://")}) == "None\n"
-
-
 def test_a_login_by_gcloud_is_used_without_running_gcloud(
     guarded: GcsServer, tmp_path: Path
 ) -> None:
@@ -319,15 +304,6 @@ def test_a_login_by_gcloud_is_used_without_running_gcloud(
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_service_account_of_a_machine_is_used(guarded: GcsServer) -> None:
-    assert guarded.tokens is not None
-    guarded.tokens.machine = ACCOUNT
-
-    printed = look(guarded.machine_environment | guarded.environment)
-
-    assert printed == "None\n"
-
-
 def test_a_public_bucket_can_be_read_without_credentials(guarded: GcsServer) -> None:
     outside = {"KINETIC_STORAGE_ENDPOINT": guarded.endpoint, "NO_GCE_CHECK": "true"}
 
@@ -339,48 +315,10 @@ def test_a_public_bucket_can_be_read_without_credentials(guarded: GcsServer) -> 
     assert look(outside).startswith("CredentialsError")
 
 
-def test_names_of_other_writers_are_not_changed(gcs: GcsServer, tmp_path: Path) -> None:
-    bucket = ExternalBucket("bucket", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
-    GcsStore("bucket", service=bucket.service).mark_folder("folder")
-    names = ["folder/", "folder/../up", "folder//odd", "other\x0bname"]
-    for name in names[1:]:
-        client_of(gcs.endpoint).bucket("bucket").blob(name).upload_from_string(name)
-
-    assert [found.name for found in bucket.list("folder")] == names[:3]
-    for name in names[1:]:
-        found = bucket.stat(name)
-        assert found is not None
-        bucket.download(name, tmp_path / "target")
-        assert (tmp_path / "target").read_text() == name
-
-
-def certificate_file(folder: Path) -> Path:
-    """Write a self-signed certificate of localhost, and its key."""
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    other = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(KEY.public_key())
-        .serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-        .add_extension(other, critical=False).sign(KEY, hashes.SHA256())
-    )  # fmt: skip
-    chain = folder / "chain.pem"
-    chain.write_bytes(
-        certificate.public_bytes(serialization.Encoding.PEM)
-        + KEY.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return chain
-
-
 @pytest.mark.parametrize("of", ["the bucket", "tokens"])
 def test_an_untrusted_certificate_is_an_error_without_retries(tmp_path: Path, of: str) -> None:
-    chain = certificate_file(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain)
+    trustme.CA().issue_cert("localhost").configure_cert(context)
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def shake() -> None:

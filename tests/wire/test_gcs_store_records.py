@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,6 @@ from kinetic_payload.stores.store import ABSENT
 from kinetic_servers.gcs import GcsServer
 
 NAME = "job/outcome.json"
-
-
-@pytest.fixture
-def store(gcs: GcsServer) -> GcsStore:
-    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True))
 
 
 def shown(store: GcsStore) -> bytes | None:
@@ -72,20 +66,6 @@ def test_metadata_contains_the_last_written_record(store: GcsStore) -> None:
     assert shown(store) == b"second"
     store.write(NAME, b"third" * 1000)
     assert shown(store) is None
-
-
-@pytest.mark.parametrize(
-    "metadata", [None, {"kinetic-content": "lie"}, {"kinetic-content": "tru%"}]
-)
-def test_metadata_that_differs_from_the_record_is_ignored(
-    store: GcsStore, gcs_client: Any, metadata: dict[str, str] | None
-) -> None:
-    blob = gcs_client.bucket("bucket").blob(NAME)
-    blob.metadata = metadata  # None as in earlier versions.
-    blob.upload_from_string(b"true")
-
-    assert shown(store) is None
-    assert store.read(NAME) == b"true"
 
 
 @pytest.mark.parametrize(("prefix", "others"), [("", 30), ("/team", 3), ("/a[b]*{c,d}?!", 3)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -76,21 +75,7 @@ def test_a_job_leaves_only_shared_objects_in_the_bucket(desk, jobs) -> None:
     assert not (desk.folder / "here" / "store").exists()
 
 
-def test_exceptions_and_large_values_are_collected(desk, jobs) -> None:
-    with pytest.raises(KeyError, match="why"):
-        jobs.fail("why")
-
-    large = bytes(9 << 20)
-    assert jobs.double(large) == large * 2
-
-
-def share_key(here: Path, there: Path) -> None:
-    there.mkdir(exist_ok=True)
-    shutil.copy(KeyFile(here).path, KeyFile(there).path)
-
-
 def test_a_job_of_another_home_is_trusted_with_its_key_or_the_trust_setting(desk, jobs) -> None:
-    here = desk.folder / "here"
     submitted = ended(jobs.double.run_async([1] * 40_000))
     there = desk.sit("there")
 
@@ -108,7 +93,7 @@ def test_a_job_of_another_home_is_trusted_with_its_key_or_the_trust_setting(desk
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KINETIC_TRUST_BUCKET", "1")
         assert found.result(cleanup=False) == [1] * 80_000
-    share_key(here, there)
+    desk.share_key("there")
     assert found.status() is JobStatus.SUCCEEDED
     assert found.outcome().hosts[0].succeeded
     assert found.result(cleanup=False) == [1] * 80_000
@@ -118,7 +103,7 @@ def test_a_job_of_another_home_is_trusted_with_its_key_or_the_trust_setting(desk
 
 def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -> None:
     handle = jobs.sleep.run_async()
-    share_key(desk.folder / "here", desk.sit("there"))
+    desk.share_key("there")
     far = kinetic.attach(handle.job_id)
     eventually(lambda: far.status() is JobStatus.RUNNING)
 
@@ -128,28 +113,6 @@ def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -
     for each in (handle, far):
         with pytest.raises(JobCancelledError):
             each.result(timeout=60)
-
-
-def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs) -> None:
-    ids = []
-    for home in ("here", "there", "elsewhere"):
-        desk.sit(home)
-        if ids:
-            share_key(desk.folder / "here", desk.folder / home)
-        if home != "elsewhere":
-            ids.append(ended(jobs.double.run_async(home)).job_id)
-    desk.server.requests.clear()
-
-    found = kinetic.list_jobs()
-
-    assert [job.job_id for job in found] == ids[::-1]
-    assert {request.operation for request in desk.server.requests} == {"objects.list"}
-    desk.server.requests.clear()
-    assert statuses_of(found) == [JobStatus.SUCCEEDED] * 2
-    assert len(desk.server.requests) == 0
-    # Asked again, they may have been cleaned up meanwhile.
-    assert statuses_of(found) == [JobStatus.SUCCEEDED] * 2
-    assert len(desk.server.requests) == len(ids)
 
 
 def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, jobs) -> None:
