@@ -9,7 +9,6 @@ import pytest
 from small_images import push_image
 
 from kinetic_images.bases import inspect_image
-from kinetic_images.errors import ImageNotFoundError, InvalidReferenceError
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Machine
 from kinetic_payload.http.retry import RetryPolicy
@@ -42,36 +41,9 @@ def test_an_image_is_pinned_to_the_digest_that_its_tag_has_now(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("env", "note"),
-    [
-        ([], "does not say which Python it has"),
-        (["PYTHON_VERSION=3.13.1"], "has Python 3.13, and this process runs Python 3.11"),
-    ],
-)
-def test_a_doubtful_python_is_noted(
-    server: RegistryServer, inspect: Inspect, env: list[str], note: str
-) -> None:
-    uri = push_image(server.host, REGISTRY, tag="v1", Env=env)
-    (found,) = inspect(uri)[1]
-    assert note in found
-
-
-def test_an_image_that_is_missing_or_unusable_is_refused(
-    server: RegistryServer, inspect: Inspect
-) -> None:
-    uri = push_image(server.host, REGISTRY, tag="v1")
-    with pytest.raises(ImageNotFoundError, match="v2"):
-        inspect(uri.replace("v1", "v2"))
-    with pytest.raises(ImageNotFoundError, match="arm64"):
-        inspect(uri, machine="aarch64")
-    with pytest.raises(InvalidReferenceError):
-        inspect("Not An Image")
-    files = ["usr/bin/python2", "python3/a"]
-    uri = push_image(server.host, REGISTRY, tag="v1", files=files, Env=[])
-    for _ in range(2):  # Each time: it is not kept.
-        with pytest.raises(ImageNotFoundError, match="base:v1 contains no python3"):
-            inspect(uri)
+def test_an_unknown_python_is_noted(server: RegistryServer, inspect: Inspect) -> None:
+    (note,) = inspect(push_image(server.host, REGISTRY, tag="v1", Env=[]))[1]
+    assert "does not say which Python it has" in note
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500])

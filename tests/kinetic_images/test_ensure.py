@@ -22,22 +22,17 @@ from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
     BuildError,
-    RegistryError,
-    RegistryPermissionError,
-    RegistryUnavailableError,
 )
 from kinetic_images.kept_records import SharedRecords
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.wheel_files import WheelFiles
-from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing.memory_store import MemoryStore
 from kinetic_servers.registry.server import RegistryServer
 
 PYTHON = "{}.{}".format(*sys.version_info)
 REGISTRY = Registry(environ={}, google=lambda: None)
-IMPATIENT = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
 NEW, NEWER = ({"/app/remote_runner.py": text} for text in (b"new", b"newer"))
 
 
@@ -76,7 +71,6 @@ class World:
         builders: Sequence[Builder] | None = None,
         shared: SharedRecords | None = None,
         alone: bool = False,
-        registry: Registry = REGISTRY,
         **more: Any,
     ) -> EnsuredImage:
         request = ImageRequest(
@@ -89,7 +83,7 @@ class World:
         )
         services = ImageServices(
             home=self.home(machine),
-            registry=registry,
+            registry=REGISTRY,
             builders=lambda: [Stub(self)] if builders is None else builders,
             shared=None if alone else shared or SharedRecords(self.bucket, self.signer),
             environ=self.project.environ,
@@ -168,15 +162,6 @@ def test_cuda_in_an_image_that_has_no_use_for_it_is_reported(world: World) -> No
     world.project.require("plugin")
     (note,) = [note for note in world.ensure().notes if "nvidia-cuda-runtime" in note]
     assert "for a CPU" in note
-
-
-def test_an_image_has_the_packages_and_files_and_is_named_by_digest(world: World) -> None:
-    image = world.ensure(builders=[world.layers()])
-    assert image.built_by == "layers"
-    assert set(versions(image)) == {"alpha", "jax"}
-    digest = image.reference.partition("@")[2]
-    found = REGISTRY.repository(image.reference).image(digest, "amd64")
-    assert len(found.manifest.layers) == 3
 
 
 class FailingStore(MemoryStore):
@@ -313,21 +298,6 @@ def test_a_record_of_another_form_is_not_used(
     record = shared.find(world.record()) or {}
     shared.offer(world.record(), {**record, **change}, replace=True)
     assert world.ensure("two").reference == first.reference
-
-
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [(403, RegistryPermissionError), (500, RegistryUnavailableError)],
-)
-def test_if_it_is_unknown_whether_the_image_exists_nothing_is_built(
-    world: World, status: int, error: type[RegistryError]
-) -> None:
-    world.ensure()
-    world.server.faults.add(method="HEAD", path="*/manifests/*", status=status, times=None)
-    builder = Stub(world)
-    with pytest.raises(error):
-        world.ensure(builders=[builder], registry=IMPATIENT)
-    assert builder.builds == 0
 
 
 def test_labels_of_the_base_decide_on_its_python_and_its_glibc_and_may_be_missing(

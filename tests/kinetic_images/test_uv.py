@@ -66,11 +66,6 @@ def test_relative_paths_of_variables_begin_in_the_folder_of_the_process(
     assert index_variables(given) == expected
 
 
-def test_the_uv_on_path_is_taken(tmp_path: Path) -> None:
-    program = script(tmp_path / "uv", "echo uv 99.0.0")
-    assert find_uv({"PATH": str(tmp_path)}).program == str(program)
-
-
 @pytest.mark.parametrize("text", ["echo uv 0.1.2", "exit 127", "echo what"])
 def test_a_uv_on_path_that_is_too_old_or_broken_gives_way_to_the_installed_one(
     tmp_path: Path, text: str

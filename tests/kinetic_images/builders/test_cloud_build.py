@@ -473,26 +473,6 @@ def test_a_token_is_obtained_only_for_an_encrypted_address_of_google(cloud: Clou
     assert not cloud.only.available_secrets.secret_manager
 
 
-def test_a_login_without_a_secret_is_refused_before_anything_is_uploaded(cloud: Cloud) -> None:
-    builder = replace(cloud.builder, secrets=logins)
-    recipe = a_recipe(package(address="https://files.test/a.whl"), package("b", address=GOOGLE))
-
-    for call in (
-        lambda: builder.check(recipe, IMAGE),
-        lambda: builder.build(recipe, IMAGE, cloud.reports),
-    ):
-        with pytest.raises(BuildInputError, match=r"from files\.test with a login") as caught:
-            call()
-
-    hint = str(caught.value.hint)
-    assert "gcloud secrets create kinetic-netrc --project=test-project" in hint
-    assert "--role=roles/secretmanager.secretAccessor" in hint
-    assert "KINETIC_BUILD_SECRET=kinetic-netrc" in hint
-    assert "hunter22" not in f"{caught.value}"
-    assert cloud.buckets.names("builds") == []
-    builder.check(a_recipe(package(address=GOOGLE)), IMAGE)
-
-
 def test_a_registry_that_fails_after_the_build_does_not_lose_its_digest(cloud: Cloud) -> None:
     class Failing:
         def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import tarfile
@@ -27,6 +26,7 @@ from kinetic_images.errors import (
     DockerUnavailableError,
     RegistryError,
 )
+from kinetic_payload.processes import living_processes
 from kinetic_payload.threads import Stopped, stoppable
 
 DIGEST = f"sha256:{'d' * 64}"
@@ -224,16 +224,7 @@ def test_a_build_that_is_stopped_or_interrupted_ends_docker(
     with pytest.raises(error), stoppable(lambda: error is Stopped and is_building()):
         docker.build()
 
-    until(lambda: not alive(int(pid.read_text())))
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    until(lambda: int(pid.read_text()) not in living_processes())
 
 
 def test_the_first_docker_with_buildkit_is_used(docker: Program, tmp_path: Path) -> None:

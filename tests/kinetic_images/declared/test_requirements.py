@@ -34,13 +34,6 @@ def test_spellings_of_the_same_become_the_same_line(text: str, canonical: str) -
     assert parse_requirement(text, HERE).canonical == canonical
 
 
-def test_the_line_for_the_installer_has_the_credentials_and_not_the_mark() -> None:
-    url = "https://user:secret@host/a-1.zip"
-    kept = parse_requirement(f"a @ {url}", HERE, keep=True)
-    assert kept.line == f"a @ {url}"
-    assert kept.canonical == "a @ https://host/a-1.zip # kn:keep"
-
-
 @pytest.mark.parametrize("text", ["foo=1", "six ; python_versio<'3'", "not a name", "six -r x"])
 def test_an_invalid_requirement_is_named_by_file_and_line(text: str) -> None:
     with pytest.raises(DependencyError, match=r"^requirements\.txt:7: "):

@@ -117,17 +117,6 @@ def test_an_addition_of_kinetic_needs_no_hash_and_changes_no_version(project: Pr
     ]
 
 
-@pytest.mark.parametrize("target", [Target(python="3.11"), None])
-def test_no_version_that_fits_is_reported_once_with_its_line(
-    project: Project, target: Target | None
-) -> None:
-    project.wheel("alpha")
-    project.require("alpha>=9")
-    with pytest.raises(InstallError, match="alpha>=9") as caught:
-        project.lock(target)
-    assert caught.value.places == (f"{project.root}/requirements.txt:3",)
-
-
 def test_a_preference_keeps_its_extras_when_it_gives_way(project: Project) -> None:
     for version in ("0.9", "0.10"):
         project.wheel("jax", version, 'libtpu ; extra == "tpu"', extras=("tpu",))
@@ -143,16 +132,6 @@ def test_a_preference_keeps_its_extras_when_it_gives_way(project: Project) -> No
     assert lock.notes == (
         "Another requirement does not fit the preferred version of jax; another one was chosen.",
     )
-
-
-def test_an_extra_that_the_accelerator_needs_and_the_version_lacks_is_an_error(
-    project: Project,
-) -> None:
-    project.wheel("jax", "0.4")
-    project.require("alpha")
-    project.wheel("alpha")
-    with pytest.raises(DependencyError, match=r"jax has no extra named 'cuda12'"):
-        project.lock(additions=("jax[cuda12]==0.4",))
 
 
 def test_an_old_jax_finds_its_libtpu_on_the_page_that_jax_names(project: Project) -> None:
@@ -340,10 +319,4 @@ def test_the_place_of_the_index_is_named_without_credentials(
 
     plain, _ = index_failure(REFUSED.replace("https:", "http:"), dependencies)
     assert plain.startswith("The package index http://index.test/ does not accept")
-
-
-def test_other_failures_are_not_those_of_an_index(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text("six==99\n")
-    dependencies = read_dependencies(tmp_path / "requirements.txt", environ={})
-
     assert index_failure("Because there is no version of six==99 …", dependencies)[0] == ""

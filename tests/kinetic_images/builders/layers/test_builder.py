@@ -253,18 +253,13 @@ def test_an_image_is_for_the_architecture_and_without_that_python_has_no_bytecod
     ]
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        ("old-1.0.tar.gz", "these packages have none: old 1.0."),
-        ("", "these packages have none: old 1.0."),
-    ],
-)
-def test_a_package_without_a_wheel_is_an_obstacle(setup: Setup, file: str, expected: str) -> None:
+@pytest.mark.parametrize("file", ["old-1.0.tar.gz", ""])
+def test_a_package_without_a_wheel_is_an_obstacle(setup: Setup, file: str) -> None:
     package = replace(setup.wheel("old"), file=file)
     recipe = setup.recipe(package, setup.wheel("new"))
 
-    assert (setup.builder().obstacle(recipe) or "").endswith(expected)
+    obstacle = setup.builder().obstacle(recipe) or ""
+    assert obstacle.endswith("these packages have none: old 1.0.")
     with pytest.raises(BuildError, match="old"):
         setup.build(recipe)
 
