@@ -24,7 +24,4 @@ def test_a_line_of_any_length_arrives_whole(length: int) -> None:
 
     assert lines_of("\n".join(expected).encode()) == expected
     assert lines_of("".join(f"{line}\n" for line in expected).encode()) == expected
-
-
-def test_an_empty_stream_has_no_lines() -> None:
     assert lines_of(b"") == []

@@ -185,10 +185,3 @@ def test_a_selector_that_this_job_does_not_set_may_be_added_and_an_equal_one_rep
     found = with_overrides({"spec": {"nodeSelector": selector}})
 
     assert selector.items() <= found["spec"]["nodeSelector"].items()
-
-
-def test_overrides_can_be_checked_without_a_pod() -> None:
-    check_overrides({"spec": {"affinity": {"nodeAffinity": {}}}})
-    with pytest.raises(InvalidRequestError) as caught:
-        check_overrides(of_container(image="x"))
-    assert caught.value.hint == "Use container_image=."

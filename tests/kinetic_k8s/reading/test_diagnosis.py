@@ -360,32 +360,23 @@ def test_a_job_whose_pod_was_created_is_not_reported_as_having_none() -> None:
     assert diagnosis_of(a_job(), [], waited=240, begun=True) is None
 
 
+NO_ROOM = unscheduled(TPU)["status"]["conditions"][0]
+REFUSED = an_event("job", "FailedCreate", f"Error creating: {POLICY}")
+
+
 @pytest.mark.parametrize(
-    ("job", "pods"),
+    ("job", "pods", "events"),
     [
-        (a_job(), []),
-        (None, []),
-        (a_job(), [a_pod(waiting("ContainerCreating", ""))]),
-        (a_job(), [a_pod({"running": {}}, phase="Running")]),
-        (a_job(), [a_pod(terminated(0, "Completed"), phase="Succeeded")]),
+        (a_job(), [], []),
+        (None, [], []),
+        (a_job(), [a_pod(terminated(0, "Completed"), phase="Succeeded")], []),
+        # A refusal of a pod that exists by now.
+        (a_job(), [a_pod({"running": {}}, phase="Running")], [REFUSED]),
+        # The condition of an earlier moment, still there beside the node that was found.
+        (a_job(), [a_pod(waiting("ContainerCreating", ""), condition=NO_ROOM)], []),
     ],
 )
 def test_a_job_without_a_problem_has_no_diagnosis(
-    job: Manifest | None, pods: list[Manifest]
+    job: Manifest | None, pods: list[Manifest], events: list[Manifest]
 ) -> None:
-    assert diagnosis_of(job, pods) is None
-
-
-def test_a_refusal_of_a_pod_that_exists_by_now_is_no_cause() -> None:
-    refused = an_event("job", "FailedCreate", f"Error creating: {POLICY}")
-
-    assert diagnosis_of(a_job(), [a_pod({"running": {}}, phase="Running")], [refused]) is None
-
-
-def test_a_pod_with_a_node_never_lacks_capacity() -> None:
-    # The condition of an earlier moment, still there beside the node that was found.
-    pod = a_pod(
-        waiting("ContainerCreating", ""), condition=unscheduled(TPU)["status"]["conditions"][0]
-    )
-
-    assert diagnosis_of(a_job(), [pod]) is None
+    assert diagnosis_of(job, pods, events) is None

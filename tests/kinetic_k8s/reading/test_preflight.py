@@ -27,6 +27,7 @@ def tpus(machine_type: str, topology: str = "", **fields: Any) -> NodePool:
     ("accelerator", "pool"),
     [
         ("cpu", a_pool()),
+        ("cpu", a_pool(taints=(("team", "a", "PreferNoSchedule"),))),
         ("cpu", a_pool("g2-standard-4", accelerators={"nvidia-l4": 1})),
         ("v6e-16", tpus("ct6e-standard-4t", "4x4", max_nodes=None)),
         ("tpu7x-16", tpus("tpu7x-standard-4t", placement_policy="ours")),
@@ -70,16 +71,7 @@ def test_a_pool_that_does_not_fit_is_named_with_the_reason(
 
     assert f"The pool {pool} does not fit: " in text
     assert why in text
-
-
-def test_a_cluster_without_such_a_pool_has_none() -> None:
-    assert missing(parse_accelerator("l4"), [a_pool()]) == "There is no such node pool."
-
-
-def test_a_taint_that_only_discourages_does_not_matter() -> None:
-    pool = a_pool(taints=(("team", "a", "PreferNoSchedule"),))
-
-    assert missing(parse_accelerator("cpu"), [pool]) == ""
+    assert missing(parse_accelerator("h100"), [pool]) == "There is no such node pool."
 
 
 @pytest.mark.parametrize(
