@@ -24,7 +24,7 @@ def test_a_function_in_a_forked_process_sees_what_it_sees_in_a_started_one(proje
 
         @kinetic.run(accelerator="cpu", capture_env_vars=["PYTHONPATH"])
         def fresh():
-            import inspect, multiprocessing, os, psutil, signal, sys, threading
+            import inspect, os, psutil, signal, sys, threading
             parent = psutil.Process(os.getppid())
             return {
                 "forked": parent.cmdline() == psutil.Process().cmdline(),

@@ -47,7 +47,7 @@ STORE_POLL: Final = 0.25
 def poll_interval(elapsed: float) -> float:
     """Return the seconds between two polls of something that has been awaited for *elapsed* seconds.
 
-    A twentieth of the time spent so far: short waits end at once, long ones cost little.
+    A twentieth of the time spent so far, at least 0.02 s: short waits end soon, long ones cost little.
     """
     return min(_POLL_MOST, max(_POLL_LEAST, _POLL_SHARE * elapsed))
 

@@ -14,14 +14,11 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import kinetic_payload
 import kinetic_runner
 from kinetic_payload.files.private import make_folder, read_private, write_private
-
-if TYPE_CHECKING:
-    import zipfile
 
 SIZE_LIMIT: Final = 512 * 1024
 """Maximum bytes of a bundle without bytecode: it must fit into a ConfigMap beside other data."""
@@ -66,7 +63,13 @@ def build_bundle(extra: Mapping[str, bytes] = _NOTHING, *, bytecode: bool = True
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):
-            archive.writestr(_entry(name), files[name], compresslevel=9)
+            entry = zipfile.ZipInfo(name, _OLDEST_TIME)
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            # Bytecode is read at every start, and is not in a bundle with a limit.
+            is_bytecode = name.endswith(".pyc")
+            entry.compress_type = zipfile.ZIP_STORED if is_bytecode else zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name], compresslevel=9)
     data = packed.getvalue()
     if not bytecode and len(data) > SIZE_LIMIT:
         raise ValueError(f"The runner's bundle has {len(data)} bytes; the limit is {SIZE_LIMIT}.")
@@ -131,18 +134,6 @@ def _bytecode(name: str, source: bytes) -> bytes:
     flags = (1).to_bytes(4, "little")
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + flags + digest + marshal.dumps(code, _MARSHAL)
-
-
-def _entry(name: str) -> zipfile.ZipInfo:
-    import zipfile
-
-    entry = zipfile.ZipInfo(name, _OLDEST_TIME)
-    entry.create_system = 3
-    entry.external_attr = 0o644 << 16
-    # Bytecode is read at every start, and is not in a bundle with a limit.
-    is_bytecode = name.endswith(".pyc")
-    entry.compress_type = zipfile.ZIP_STORED if is_bytecode else zipfile.ZIP_DEFLATED
-    return entry
 
 
 def _key(extra: Mapping[str, bytes], *, bytecode: bool) -> str:

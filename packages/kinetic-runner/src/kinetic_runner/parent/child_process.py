@@ -18,6 +18,11 @@ MARK = "KINETIC_RUNNER_MARK"
 _READ_SIZE = 256 * 1024
 
 
+def new_mark() -> str:
+    """Return a value of `MARK` that no other process has."""
+    return f"{os.getpid()}-{os.urandom(8).hex()}"
+
+
 class Child:
     """A running child: two pipes for its output, one for its reports, one for its task, one to stop it.
 
@@ -217,7 +222,7 @@ def started(start: Callable[[Sequence[int], str], tuple[int, int]]) -> Child:
     stop_end, stop = os.pipe()
     for fd in (output, errors, report, stop):
         os.set_blocking(fd, False)
-    mark = f"{os.getpid()}-{os.urandom(8).hex()}"
+    mark = new_mark()
     try:
         pid, stop_fd = start((task_end, report_end, output_end, errors_end, stop_end), mark)
     except BaseException:

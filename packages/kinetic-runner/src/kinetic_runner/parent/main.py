@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-# The child starts before this process imports anything else, even `typing`: both then import at the same
-# time.
+# A child that is started, not forked, starts before this process imports anything else, even `typing`: both then
+# import at the same time.
 from kinetic_payload.processes import adopt_orphans
 from kinetic_runner import WARM
 from kinetic_runner.parent.child_process import fork, spawn
@@ -37,8 +37,8 @@ def run_with(
 ) -> list[str]:
     """Run *command* as the child of a runner with the arguments *argv*. Ends the process.
 
-    *linger* is how many seconds threads and exit handlers may take, once the outcome is known. If this process *may fork*
-    and that is safe, its fork is the child, which saves the start of a Python; there, this returns its arguments.
+    *linger* is how many seconds threads and exit handlers may take, once the outcome is known. With *may_fork*, the
+    child is a fork of this process where that is safe; in it, this returns its arguments.
     """
     gc.disable()  # The modules imported now stay in memory, so collections would only take time.
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
@@ -48,11 +48,14 @@ def run_with(
     if in_bucket:
         command = [*command, WARM]
     is_worker = any(word.startswith(_GROUP) for word in argv)
-    may_fork = may_fork and not in_bucket and not is_worker and KEY_VARIABLE not in environment
+    may_fork = may_fork and not (in_bucket or is_worker or KEY_VARIABLE in environment)
     code = 2
     try:
         inherited = _make_descriptors_uninheritable()
-        forked = fork(command, inherited) if may_fork and _can_fork() else None
+        forked = None
+        if may_fork and _can_fork():
+            _import_shared()
+            forked = fork(command, inherited)
         if isinstance(forked, list):
             return forked
         signals = SelfPipe()
@@ -108,9 +111,16 @@ def _print_failure(error: BaseException) -> None:
 
 
 def _can_fork() -> bool:
-    """Tell whether a fork can be the child; import what both processes need, once for both."""
-    if sys.platform != "linux" or not adopt_orphans():
+    """Tell whether a fork of this process is as good a child as a new one."""
+    # What a `sitecustomize` prints, opens and seeds belongs to the process of the function.
+    if sys.platform != "linux" or {"sitecustomize", "usercustomize"} & sys.modules.keys():
         return False
+    # A fork of a process with threads can deadlock.
+    return len(os.listdir("/proc/self/task")) == 1 and adopt_orphans()  # noqa: PTH208 - light
+
+
+def _import_shared() -> None:
+    """Import what parent and child need, once for both."""
     import kinetic_payload.limits
     import kinetic_payload.records.attempt_result
     import kinetic_payload.records.pending_uploads
@@ -118,11 +128,6 @@ def _can_fork() -> bool:
     import kinetic_runner.hosts
     import kinetic_runner.store_retries
     import kinetic_runner.task  # noqa: F401
-
-    # What a `sitecustomize` prints, opens and seeds belongs to the process of the function. And a fork of a process
-    # with threads can deadlock.
-    started = {"sitecustomize", "usercustomize"} & sys.modules.keys()
-    return not started and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - light
 
 
 def _make_descriptors_uninheritable() -> list[int]:

@@ -452,7 +452,7 @@ class LocalBackend:
 
         from kinetic_payload.layout import RUNNER_NAME, Env
         from kinetic_payload.processes import kill_marked, marked
-        from kinetic_runner.parent.child_process import MARK
+        from kinetic_runner.parent.child_process import MARK, new_mark
 
         children = []
         pids = marked(f"{Env.JOB_ID}={record.job_id}")
@@ -460,7 +460,7 @@ class LocalBackend:
             with suppress(psutil.Error, OSError):
                 process = psutil.Process(pid)
                 variables = process.environ()
-                # A runner's own parent, the supervisor, has no mark.
+                # Not a runner: its parent is the supervisor, which is not marked.
                 is_child = process.ppid() in pids and any(
                     word.endswith(f"/{RUNNER_NAME}") for word in process.cmdline()
                 )
@@ -476,7 +476,7 @@ class LocalBackend:
         function, folder, variables = min(children, key=lambda child: child[0].create_time())
         inherited = {k: v for k, v in os.environ.items() if k == "TERM"}  # noqa: TID251 - for its keys
         try:
-            mark = f"{os.getpid()}-{os.urandom(8).hex()}"
+            mark = new_mark()
             variables = {**inherited, **variables, MARK: mark}
             started = subprocess.Popen(command, cwd=folder, env=variables)
         except OSError as error:

@@ -168,7 +168,10 @@ def start_supervisor(
 
 
 def ensure_bundle(home: Home, bundle: bytes) -> str:
-    """Return the path of the runner, written once for all jobs that use the same one."""
+    """Return the path of the runner, written once for all jobs that use the same one.
+
+    An existing file is compared: after a power cut it may be empty.
+    """
     digest = bundle_digest(bundle)
     folder = Path(home.bundle(digest))
     path = folder / RUNNER_NAME
@@ -185,8 +188,8 @@ def ensure_bundle(home: Home, bundle: bytes) -> str:
 
 
 @lru_cache(1)
-def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001 - of the file that was read
-    """Return the digest of an existing runner: after a power cut it may be empty."""
+def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001 - part of the key
+    """Return the digest of the file *path*; it is read again only when its *stamp* has changed."""
     return bundle_digest(read_private(path))
 
 
