@@ -11,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
 from kinetic_payload.frozen import frozen
@@ -107,6 +106,8 @@ class Snapshot:
         Raises:
             PackagingError: A file changed since the snapshot was taken; the message names it.
         """
+        from kinetic_payload.archives.write import write_archive
+
         return write_archive(stream, self.root, self.entries if entries is None else entries)
 
     def oversize_warning(self, limit_mb: float) -> str | None:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self
 from kinetic.job_status import JobStatus
 from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import GRACE_SECONDS
-from kinetic_payload.records.batch import GroupManifest
-from kinetic_payload.records.job import JobRecord
 
 if TYPE_CHECKING:
     from kinetic.data import Data
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.cluster.port_forward import PortForward
     from kinetic_payload.data.references import DataRef
+    from kinetic_payload.records.batch import GroupManifest
+    from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.outages import OutageLimit
 
 
