@@ -617,13 +617,13 @@ def _listed_handle(
         return None
     if outcome == "no outcome":
         handle._session.listed = "no outcome"
-    elif outcome is not None:
+    elif outcome is not None or record is None:
         # An outcome that is not the job's is ignored.
         try:
             found_outcome = listed_outcome(store, job_id, outcome, verify)
             handle._session.listed = status_of(found_outcome)
             handle._session.final = found_outcome
-        except SignatureError:
+        except (SignatureError, StoreError):
             pass
         except RecordError as error:
             handle._session.listed = error.with_traceback(None)

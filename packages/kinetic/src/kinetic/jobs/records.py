@@ -72,8 +72,8 @@ def find_outcome(
         return None
 
 
-def listed_outcome(store: Store, job_id: str, outcome: bytes, verify: Verify) -> Outcome:
-    """Return the *outcome* of a job, whose bytes a list of *store* showed.
+def listed_outcome(store: Store, job_id: str, outcome: bytes | None, verify: Verify) -> Outcome:
+    """Return the *outcome* of a job, whose bytes a list of *store* showed; None: it showed the name only.
 
     Raises:
         RecordError: It is no outcome of this job.

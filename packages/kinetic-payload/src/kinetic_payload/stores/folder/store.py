@@ -64,6 +64,7 @@ class FolderStore:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root.expanduser().absolute())
+        self.location: Final = Location("folder", self._root)
         self._own = f"{self._root}/{OWN_FOLDER}"
         self._temporaries = ""
         self._locks = ""
@@ -71,10 +72,6 @@ class FolderStore:
 
     def __repr__(self) -> str:
         return f"FolderStore({self._root!r})"
-
-    @property
-    def location(self) -> Location:
-        return Location("folder", self._root)
 
     @property
     def concurrency(self) -> int:
@@ -104,7 +101,7 @@ class FolderStore:
         with _translated("read", name):
             path = self._path(name)
             try:
-                stream = Path(path).open("rb")  # noqa: SIM115 - yielded below
+                stream = open(path, "rb")  # noqa: PTH123, SIM115 - hot; yielded below
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 raise ObjectNotFoundError(f"No object {name!r} in {self._root}.") from None
         with stream:
