@@ -1,8 +1,11 @@
-"""`kinetic jobs list` over many finished jobs, against reading their records plainly."""
+"""`kinetic jobs list` and `kinetic dashboard` over many finished jobs, against reading their records plainly."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 
@@ -17,6 +20,11 @@ PAGES = 10
 
 def figures(bench: Bench) -> Iterator[Figure]:
     yield _figure(bench, "folder", {}, limit=1.0)
+    yield Figure(
+        what=f"kinetic dashboard, first page of {_jobs(bench):,} finished jobs in a folder",
+        samples=[_first_page(bench) for _ in range(bench.rounds(5))],
+        budgets=(Budget(1.0),),
+    )
     with bucket_server(bench, delay=LATENCY) as endpoint:
         bucket = {"STORAGE_EMULATOR_HOST": endpoint, "KINETIC_STORE": "gs://bench-0"}
         yield _figure(bench, f"bucket, {LATENCY * 1000:.0f} ms a request", bucket, limit=3.0)
@@ -54,6 +62,22 @@ def _jobs(bench: Bench) -> int:
 def _list(bench: Bench, variables: Mapping[str, str]) -> float:
     command = ("-m", "kinetic_cli", "jobs", "list", "--local", "--json")
     return seconds(lambda: bench.python(*command, variables=variables))
+
+
+def _first_page(bench: Bench) -> float:
+    """Return how long after its start `kinetic dashboard` shows the list of jobs with the number in each state."""
+    command = [sys.executable, "-m", "kinetic_cli", "dashboard", "--no-browser", "--port", "0"]
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, env=bench.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as dashboard:
+        assert dashboard.stdout is not None
+        address = dashboard.stdout.readline().strip()
+        while "…" in urllib.request.urlopen(address).read().decode():
+            pass  # The page waits for the first look at the jobs.
+        took = time.perf_counter() - began
+        dashboard.terminate()
+    return took
 
 
 def _server(endpoint: str, method: str) -> bytes:
