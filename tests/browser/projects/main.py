@@ -28,7 +28,7 @@ def hostile():
 @kinetic.run(accelerator="cpu")
 def even(x, path):
     if x % 2 and not Path(path, "go-1").exists():
-        raise ValueError(f"{x % 4} is odd")
+        raise ValueError(f"{x % 4} is odd, password=swordfish")
     return x
 
 

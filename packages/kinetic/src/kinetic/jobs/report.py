@@ -232,8 +232,9 @@ def report_of(
         stack=clean(error.traceback).splitlines()[-_STACK_LINES:] if error else (),
         log=clean_log(log, clean),
         notes=[
-            *notes,
-            *dict.fromkeys(clean(each) for host in outcome.hosts for each in host.warnings),
+            *dict.fromkeys(
+                map(clean, (*notes, *(each for host in outcome.hosts for each in host.warnings)))
+            ),
         ],
         usage=usage,
     )

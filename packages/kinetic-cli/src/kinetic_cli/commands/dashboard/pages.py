@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from itertools import groupby
@@ -325,8 +325,14 @@ def report_page(report: Report) -> str:
     return document(report.job_id, f"<main><div>{job_page(report)}</div></main>{log}")
 
 
-def batch_page(seen: Mapping[str, Any], manifest: GroupManifest, look: Look, head: str) -> str:
-    """Return the page of a batch, of which *seen* are those of `kinetic batches status --json`."""
+def batch_page(
+    seen: Mapping[str, Any],
+    manifest: GroupManifest,
+    look: Look,
+    head: str,
+    clean: Callable[[str], str],
+) -> str:
+    """Return the page of a batch, of which *seen* are those of `kinetic batches status --json`; *clean* redacts texts."""
     from kinetic.batches.progress import cells_of, pace, summary
 
     states, each = cells_of(manifest, look, _CELLS)
@@ -339,7 +345,7 @@ def batch_page(seen: Mapping[str, Any], manifest: GroupManifest, look: Look, hea
         (
             len(one["inputs"]),
             one["type"],
-            one["message"],
+            clean(one["message"]),
             Html(
                 " ".join(
                     link(f"jobs/{manifest.job_id(index)}", index)
@@ -348,7 +354,7 @@ def batch_page(seen: Mapping[str, Any], manifest: GroupManifest, look: Look, hea
                 + " …" * (len(one["inputs"]) > _SHOWN_INPUTS)
             ),
         )
-        for one in seen["failures"]
+        for one in seen["failures"][:PAGE]
     )
     slowest = (
         (f"{one['seconds']:.1f} s", link(f"jobs/{one['job_id']}", one["job_id"]))
@@ -356,7 +362,7 @@ def batch_page(seen: Mapping[str, Any], manifest: GroupManifest, look: Look, hea
     )
     known = {
         "inputs": summary(manifest, look) + pace(seen["rate"] or 0, len(look.left)),
-        "tags": ", ".join(f"{key}={value}" for key, value in seen["tags"].items()),
+        "tags": clean(", ".join(f"{key}={value}" for key, value in seen["tags"].items())),
         **{name: seen[name] for name in ("function", "accelerator", "backend")},
         "submitted": seen["created_at"],
     }
@@ -365,8 +371,8 @@ def batch_page(seen: Mapping[str, Any], manifest: GroupManifest, look: Look, hea
         for name, count in sorted(seen["counts"].items(), reverse=True)
     )
     parts = [
-        f"<h1>{text(seen['name'] or seen['group_id'])} {state(seen['status'])}</h1>",
-        f"<p class=why>{text_lines(seen['message'])}</p>" if seen["message"] else "",
+        f"<h1>{text(clean(seen['name'] or seen['group_id']))} {state(seen['status'])}</h1>",
+        f"<p class=why>{text_lines(clean(seen['message']))}</p>" if seen["message"] else "",
         head,
         facts(known.items()),
         f"<div class=bar>{counts}</div>",
@@ -376,6 +382,8 @@ def batch_page(seen: Mapping[str, Any], manifest: GroupManifest, look: Look, hea
     if seen["failures"]:
         parts.append("<h2>Failures</h2>")
         parts.append(table(("inputs", "type", "message", "which"), failures))
+        more = len(seen["failures"]) - PAGE
+        parts.append(f"<p>{more:,} more kinds of failures.</p>" if more > 0 else "")
     if seen["slowest"]:
         parts.append("<h2>Slowest</h2>" + table(("took", "input"), slowest))
     return "".join(parts)

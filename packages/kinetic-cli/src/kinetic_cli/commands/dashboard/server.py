@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
     from kinetic.jobs.handle import JobHandle
     from kinetic.settings.settings import Settings
+    from kinetic_payload.records.job import JobRecord
 
 _HEADERS: Final = {
     "Content-Security-Policy": (
@@ -195,12 +196,17 @@ class Listing:
         return found, [*warnings, *part.printed.warnings]
 
 
+def _cleaner_of(record: JobRecord) -> Callable[[str], str]:
+    """Return what removes from a text of a job, or of an input, what its report does not show."""
+    return cleaner_of(record, secrets=environment(), home=str(Path.home()))
+
+
 class Follower:
     """The log of a job as it grows, for the pages that show it."""
 
     def __init__(self, job: JobHandle) -> None:
         self._job = job
-        self._clean = cleaner_of(job._record, secrets=environment(), home=str(Path.home()))
+        self._clean = _cleaner_of(job._record)
         self._lines: deque[LogLine] = deque(maxlen=_LOG_LINES)
         self._count = 0
         self._lock = Lock()
@@ -401,6 +407,7 @@ class Dashboard:
     def _batch_page(self, request: Request) -> tuple[str, str, str, int]:
         group_id, at = request.path_params["id"], f"batches/{request.path_params['id']}"
         batch = batch_in(group_id, self._settings)
+        clean = _cleaner_of(batch._manifest.job_record)
         facts, look = details_of(self._app, batch)
         failed, buttons = sum(len(one["inputs"]) for one in facts["failures"]), ""
         if not look.over:
@@ -413,7 +420,7 @@ class Dashboard:
                 buttons += pages.button(f"{at}/retry", "Retry what failed", ask)
             ask = f"Remove {group_id} with all of its values? Logs and outputs stay."
             buttons += pages.button(f"{at}/cleanup", "Clean up", ask)
-        html = pages.batch_page(facts, batch._manifest, look, f"<p>{buttons}</p>")
+        html = pages.batch_page(facts, batch._manifest, look, f"<p>{buttons}</p>", clean)
         return group_id, html, "", 10 if look.over else 2
 
     def _act(self, request: Request) -> Response:
