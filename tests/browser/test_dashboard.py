@@ -24,6 +24,8 @@ def test_a_running_job_is_followed_and_cancelled_after_a_confirmation(
     (tmp_path / "go-1").touch()
     browser.until(lambda: "warning 1" in browser.text(".log"))
     assert browser.text(".log").count("step 0") == 1
+    names = [each.split()[0] for each in browser.text(".legend").split("…")[0].splitlines()]
+    assert names == ["waiting", "running"]
 
     assert job in browser.press("Cancel", confirm=False)
     assert json.loads(laptop.kinetic("jobs", "status", job, "--json"))["status"] == "RUNNING"
@@ -31,6 +33,8 @@ def test_a_running_job_is_followed_and_cancelled_after_a_confirmation(
 
     browser.until(lambda: browser.text("#said") == f"Cancelled {job}.")
     browser.until(lambda: browser.text("h1") == f"{job} CANCELLED")
+    assert "call " in browser.text(".legend")
+    assert "…" not in browser.text(".legend")
     [listed] = json.loads(laptop.kinetic("jobs", "list", "--json"))
     assert listed["cancelled"] is True
     assert browser.until(lambda: "terminated" in browser.text(".below"))

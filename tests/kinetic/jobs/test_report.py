@@ -44,7 +44,7 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
     )
     known = JobOutcome("j", JobStatus.FAILED, "", final, hosts)
 
-    report = report_of(record, known, [LogLine("last")], {}, pending=pending)
+    report = report_of(record, known, [LogLine("last")], {}, pending=pending, now=2000.0)
 
     spans = [(span.attempt, span.name, span.seconds) for span in report.timeline]
     assert spans == [
@@ -56,15 +56,48 @@ def test_a_report_has_the_timeline_the_first_failing_host_and_its_stack() -> Non
     assert (report.stack, report.log) == (["Traceback", "ValueError: nan"], [LogLine("last")])
 
 
-def test_a_wait_that_lasts_is_shown_until_its_reason_was_seen_last() -> None:
-    waiting = JobOutcome("j", JobStatus.PENDING, "", None, ())
+CANCELLED = Outcome(job_id="j", status="cancelled")
 
-    (span,) = timeline_of(
-        "1970-01-01T00:16:40+00:00", waiting, [PendingReason("Full.", 1004, 1090)]
-    )
 
-    assert (span.attempt, span.name, span.seconds) == (1, "waiting", 90)
-    assert list(span.reasons) == ["4s to 1m 30s: Full."]
+@pytest.mark.parametrize(
+    ("status", "hosts", "unreported", "final", "expected"),
+    [
+        (JobStatus.PENDING, (), {}, None, [(1, "waiting", 100, True)]),
+        (JobStatus.RUNNING, (), {}, None, [(1, "waiting", 100, True)]),
+        (
+            JobStatus.RUNNING, (), {1: 1010.0}, None,
+            [(1, "waiting", 10, False), (1, "running", 90, True)],
+        ),
+        (JobStatus.RUNNING, (), {1: 0.0}, None, [(1, "waiting", 90, False)]),
+        (
+            JobStatus.RUNNING, (a_host(1, 0, 1010, phases={"call": 5.0}),), {2: 1030.0}, None,
+            [
+                (1, "waiting", 10, False), (1, "call", 5, False),
+                (2, "waiting", 15, False), (2, "running", 70, True),
+            ],
+        ),
+        (
+            JobStatus.PENDING, (a_host(1, 0, 1010, phases={"call": 5.0}),), {}, None,
+            [(1, "waiting", 10, False), (1, "call", 5, False), (2, "waiting", 85, True)],
+        ),
+        (JobStatus.FAILED, (), {}, CANCELLED, [(1, "waiting", 90, False)]),
+    ],
+)  # fmt: skip
+def test_the_last_span_of_a_job_that_has_not_ended_is_open(
+    status: JobStatus,
+    hosts: tuple[HostOutcome, ...],
+    unreported: dict[int, float],
+    final: Outcome | None,
+    expected: list[tuple[int, str, float, bool]],
+) -> None:
+    known = JobOutcome("j", status, "", final, hosts, unreported)
+    reasons = [PendingReason("Full.", 1004, 1090)]
+
+    spans = timeline_of("1970-01-01T00:16:40+00:00", known, reasons, now=1100.0)
+
+    assert [(span.attempt, span.name, span.seconds, span.open) for span in spans] == expected
+    if expected[0][2] >= 90:
+        assert list(spans[0].reasons) == ["4s to 1m 30s: Full."]
 
 
 def test_reasons_of_a_wait_are_few_and_written_rarely() -> None:
@@ -107,6 +140,8 @@ def test_a_report_shows_no_secret_wherever_it_stands() -> None:
         {},
         secrets={"WANDB_KEY": f'{SECRET}\n{{"last line": 1}}'},
         home="/mnt/me",
+        notes=(text,),
+        now=2.0,
     )
 
     shown = repr(report)

@@ -248,8 +248,8 @@ def age_text(seconds: float | None) -> str | None:
     return None if seconds is None else duration_text(seconds, coarse=True)
 
 
-def seconds_text(seconds: float) -> str:
-    """Return the duration of *seconds*, such as `0.12s` or `3m 20s`."""
+def seconds_text(seconds: float, *, so_far: bool = False) -> str:
+    """Return the duration of *seconds*, such as `0.12s` or `3m 20s`; one that goes on as `3m 20s…`."""
     from kinetic_payload.progress import duration_text
 
-    return f"{seconds:.2f}s" if seconds < 10 else duration_text(seconds)
+    return (f"{seconds:.2f}s" if seconds < 10 else duration_text(seconds)) + "…" * so_far

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -85,17 +86,22 @@ def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
 
 def unreported_attempts(
     store: Store, record: JobRecord, verify: Verify, reported: Collection[int]
-) -> tuple[int, ...]:
-    """Return the attempts with a claim that are not among those that *reported*, in order.
+) -> dict[int, float]:
+    """Return when each attempt began, 0 if not known, that has a claim and is not among those that *reported*, in order.
 
     The last one of the job may be running; each earlier one ended without a report.
     """
+    from kinetic_payload.records.claim import Claim
+    from kinetic_payload.records.decode import decode
+
     search = _Search(store, record, verify)
-    return tuple(
-        number
-        for number, (claims, _) in search.places().items()
-        if number not in reported and search.is_claimed(number, claims)
-    )
+    found = {}
+    for number, (claims, _) in search.places().items():
+        if number not in reported and (claim := search.claim(number, claims)) is not None:
+            found[number] = 0.0
+            with suppress(RecordError):
+                found[number] = decode(Claim, claim, name="claim").claimed_at
+    return found
 
 
 def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int] | None:
@@ -114,7 +120,7 @@ def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int
     if unverified:
         if search.read_verified(handle) is None:
             found |= unverified
-        elif not any(search.is_claimed(number, [0]) for number in sorted(found)):
+        elif all(search.claim(number, [0]) is None for number in sorted(found)):
             # Claims of earlier versions are not signed. Those versions made at most retries + 1 attempts.
             found |= {number for number in unverified if number <= record.retries + 1}
     return sorted(found)
@@ -140,7 +146,7 @@ class _Search:
             read = partial(self._end, number)
             ends = parallel_map(read, reports, threads=self._store.concurrency)
             reported = [end for end in ends if end is not None]
-            if reported or self.is_claimed(number, claims):
+            if reported or self.claim(number, claims) is not None:
                 found[number] = reported
         return found
 
@@ -154,13 +160,13 @@ class _Search:
                     found.setdefault(place[0], ([], []))[kind].append(place[1])
         return dict(sorted(found.items()))
 
-    def is_claimed(self, attempt: int, hosts: Iterable[int]) -> bool:
-        """Return whether the job claimed *attempt* on one of *hosts*."""
+    def claim(self, attempt: int, hosts: Iterable[int]) -> bytes | None:
+        """Return the claim of *attempt* by the first of *hosts* that has one."""
         for host in hosts:
-            if self.read_verified(self._names.claim(attempt, host)) is not None:
-                return True
+            if (data := self.read_verified(self._names.claim(attempt, host))) is not None:
+                return data
             self.unverified.add(attempt)
-        return False
+        return None
 
     def read_verified(self, name: str) -> bytes | None:
         """Return the record *name*, or None if it is missing or refused."""

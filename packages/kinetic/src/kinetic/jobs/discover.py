@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -301,6 +302,7 @@ def _report(
         notes=notes,
         secrets=environment(),
         home=str(Path.home()),
+        now=time.time(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.job_status import JobStatus
@@ -167,8 +167,8 @@ class JobOutcome:
     """The durable outcome; None while there is none."""
     hosts: tuple[HostOutcome, ...]
     """Every report, in order of attempt and host."""
-    unreported: tuple[int, ...] = ()
-    """The attempts that have begun and of which no host has reported: one may run, the others ended."""
+    unreported: Mapping[int, float] = field(default_factory=dict)
+    """When each attempt began of which no host has reported, 0 if not known: one may run, the others ended."""
 
     @property
     def attempts(self) -> dict[int, tuple[HostOutcome, ...]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, get_args
 
+from kinetic.job_status import JobStatus
 from kinetic.jobs.pending import submitted_at
 from kinetic_payload.printable import printable
 from kinetic_payload.progress import duration_text
@@ -25,6 +26,8 @@ _STACK_LINES: Final = 60
 _LONGEST_LINE: Final = 2000
 WAITING: Final = "waiting"
 """The span before an attempt begins: for a machine, an image, or after the end of the one before."""
+RUNNING: Final = "running"
+"""The span of an attempt that has not ended: which phase it is in is not known."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Span:
     seconds: float
     reasons: Sequence[str] = ()
     """Of a wait: how long after the submit somebody saw which reason."""
+    open: bool = False
+    """Whether it has not ended."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,12 @@ class Report:
 
 
 def timeline_of(
-    created_at: str, outcome: JobOutcome, pending: Sequence[PendingReason] = ()
+    created_at: str, outcome: JobOutcome, pending: Sequence[PendingReason] = (), *, now: float
 ) -> tuple[Span, ...]:
     """Return the waits and the phases of each attempt that reported; its first host stands for the others.
 
-    A wait that has not ended lasts until somebody saw its reason last.
+    If the job has not ended, the last span is open, and lasts until *now*. A wait without an attempt of a job that has
+    ended lasts until somebody saw its reason last.
     """
     spans: list[Span] = []
     submitted = before = submitted_at(created_at)
@@ -92,22 +98,28 @@ def timeline_of(
             if each.first <= end and each.last >= before
         ]
 
+    running = outcome.status is JobStatus.RUNNING and max(outcome.attempts, default=0)
     for number, hosts in outcome.attempts.items():
-        if not hosts:
+        if not hosts and number != running:
             continue
-        began = min(host.started_at for host in hosts)
+        began = min((host.started_at for host in hosts), default=outcome.unreported.get(number, 0))
         if before and began:
             # Clocks of two machines differ a little.
             spans.append(Span(number, WAITING, max(0.0, began - before), reasons(began)))
+        if not hosts:
+            if began:
+                spans.append(Span(number, RUNNING, max(0.0, now - began), open=True))
+            break
         phases = hosts[0].phases
         order = [*get_args(Phase), *phases]
         names = sorted(phases, key=order.index)
         spans += [Span(number, name, phases[name]) for name in names]
         before = max(host.finished_at for host in hosts)
-    seen = max((each.last for each in pending), default=0.0)
-    if before < seen and (outcome.final is None or not spans):
+    waits = not (outcome.status.terminal or running)
+    seen = now if waits else max((each.last for each in pending), default=0.0)
+    if before and before < seen and (waits or not spans):
         number = spans[-1].attempt + 1 if spans else 1
-        spans.append(Span(number, WAITING, seen - before, reasons(seen)))
+        spans.append(Span(number, WAITING, seen - before, reasons(seen), open=waits))
     return tuple(spans)
 
 
@@ -169,6 +181,7 @@ def report_of(
     notes: Sequence[str] = (),
     secrets: Mapping[str, str] = {},
     home: str = "",
+    now: float,
 ) -> Report:
     """Return the report of a job.
 
@@ -181,6 +194,7 @@ def report_of(
         notes: What the reader must know, such as that it was cleaned up.
         secrets: Variables of this process, as for `cleaner_of`.
         home: The user's home folder.
+        now: The time, until which it waits or runs if it has not ended.
     """
     final = outcome.final
     people = (final.cancelled_by,) if final else ()
@@ -209,7 +223,10 @@ def report_of(
         message=clean(outcome.message),
         facts={name: clean(text) for name, text in facts.items() if text},
         timeline=timeline_of(
-            record.created_at, outcome, [replace(each, text=clean(each.text)) for each in pending]
+            record.created_at,
+            outcome,
+            [replace(each, text=clean(each.text)) for each in pending],
+            now=now,
         ),
         attempts=[
             AttemptEnd(

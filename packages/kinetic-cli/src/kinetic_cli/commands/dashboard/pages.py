@@ -241,10 +241,10 @@ def text_lines(value: str) -> str:
 
 def _timeline(report: Report) -> str:
     """Return a bar for each attempt, with a part for each phase; all in one scale."""
-    from kinetic.jobs.report import WAITING
+    from kinetic.jobs.report import RUNNING, WAITING
     from kinetic_payload.records.host_outcome import Phase
 
-    order = [WAITING, *get_args(Phase)]
+    order = [WAITING, *get_args(Phase), RUNNING]
     attempts = {
         number: [*spans] for number, spans in groupby(report.timeline, lambda span: span.attempt)
     }
@@ -255,7 +255,7 @@ def _timeline(report: Report) -> str:
             (
                 order.index(span.name) if span.name in order else len(order),
                 100 * span.seconds / longest,
-                f"{text(span.name)} {seconds_text(span.seconds)}",
+                f"{text(span.name)} {seconds_text(span.seconds, so_far=span.open)}",
             )
             for span in spans
         ]
@@ -266,7 +266,7 @@ def _timeline(report: Report) -> str:
         legend = "".join(
             f"<span><i class=c{colour}></i>{title}</span>"
             for colour, _, title in parts
-            if not title.endswith(" 0.00s")
+            if " 0.00s" not in title
         )
         name = f"<b>attempt {number}</b>" if len(attempts) > 1 else ""
         why = "".join(f"<p class=why>{text(each)}</p>" for span in spans for each in span.reasons)

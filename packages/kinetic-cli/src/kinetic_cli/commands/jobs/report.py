@@ -64,7 +64,8 @@ def _text(report: Report) -> Iterator[str]:
         longest = max(span.seconds for span in report.timeline) or 1.0
         for span in report.timeline:
             bar = "█" * round(_BAR * span.seconds / longest)
-            where = f"{span.attempt}  {span.name:<12} {seconds_text(span.seconds):>8}"
+            took = seconds_text(span.seconds, so_far=span.open)
+            where = f"{span.attempt}  {span.name:<12} {took:>8}"
             yield f"    {where}  {bar}".rstrip()
             yield from (f"       {reason}" for reason in span.reasons)
     if report.attempts:

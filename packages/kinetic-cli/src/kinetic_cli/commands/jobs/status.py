@@ -53,7 +53,7 @@ def command(app: App, job_id: str, as_json: bool) -> None:
             *(place_of(job).items()),
             ("created", job.created_at),
             ("age", age_text(age)),
-            *_times(job, outcome),
+            *_times(job, outcome, app.clock()),
             ("outputs", output_dir_of(job._record, job.bucket_name)),
         ]
     )
@@ -82,22 +82,23 @@ _LEAST: Final = 0.005
 """Seconds of the shortest phase that is shown."""
 
 
-def _times(job: JobHandle, outcome: JobOutcome) -> list[tuple[str, str | None]]:
-    """Return how long the job waited and its latest attempt ran, and the phases of that attempt."""
+def _times(job: JobHandle, outcome: JobOutcome, now: float) -> list[tuple[str, str | None]]:
+    """Return how long the job waited and its latest attempt ran, and the phases of that attempt, until *now*."""
     from kinetic.jobs.report import WAITING, timeline_of
 
-    spans = timeline_of(job.created_at, outcome)
+    spans = timeline_of(job.created_at, outcome, now=now)
     last = [span for span in spans if span.attempt == spans[-1].attempt]
     waited = sum(span.seconds for span in spans if span.name == WAITING)
     phases = [span for span in last if span.name != WAITING and span.seconds >= _LEAST]
     ran = [host for host in outcome.hosts if spans and host.attempt == spans[-1].attempt]
     seconds = max((host.finished_at - host.started_at for host in ran), default=0.0)
+    waits = any(span.open and span.name == WAITING for span in spans)
     return [
-        ("waited", seconds_text(waited) if spans else None),
+        ("waited", seconds_text(waited, so_far=waits) if spans else None),
         ("ran", seconds_text(seconds) if ran else None),
         (
             "phases",
-            ", ".join(f"{span.name} {seconds_text(span.seconds)}" for span in phases) or None,
+            ", ".join(f"{s.name} {seconds_text(s.seconds, so_far=s.open)}" for s in phases) or None,
         ),
     ]
 
