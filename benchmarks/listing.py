@@ -65,7 +65,7 @@ def _list(bench: Bench, variables: Mapping[str, str]) -> float:
 
 
 def _first_page(bench: Bench) -> float:
-    """Return how long after its start `kinetic dashboard` shows the list of jobs with the number in each state."""
+    """Return how long after its start `kinetic dashboard` shows the newest jobs."""
     command = [sys.executable, "-m", "kinetic_cli", "dashboard", "--no-browser", "--port", "0"]
     began = time.perf_counter()
     with subprocess.Popen(
@@ -73,8 +73,8 @@ def _first_page(bench: Bench) -> float:
     ) as dashboard:
         assert dashboard.stdout is not None
         address = dashboard.stdout.readline().strip()
-        while "…" in urllib.request.urlopen(address).read().decode():
-            pass  # The page waits for the first look at the jobs.
+        while "Looking…" in urllib.request.urlopen(address).read().decode():
+            pass  # Each page waits for a while.
         took = time.perf_counter() - began
         dashboard.terminate()
     return took

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -22,6 +23,7 @@ def fill(count: int) -> list[str]:
     import kinetic
     from kinetic.jobs.records import find_outcome, find_record
     from kinetic.jobs.services import connect, jobs_location
+    from kinetic.names import job_id_of
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
     from kinetic_payload.layout import JobObjects
@@ -41,18 +43,21 @@ def fill(count: int) -> list[str]:
     assert record is not None
     assert outcome is not None
     job.cleanup()
-    stem = job.job_id.rpartition("-")[0]
-    names = [f"{stem}-{number:07x}" for number in range(count)]
+    now = datetime.now(UTC)
+    times = [now - timedelta(seconds=number) for number in range(count)]
+    names = [job_id_of("cpu", "nothing", when, f"{n:07x}") for n, when in enumerate(times)]
 
-    def write(job_id: str) -> None:
+    def write(job_id: str, when: datetime) -> None:
         objects = JobObjects(job_id)
         for name, original in ((objects.handle, record.record), (objects.outcome, outcome.record)):
-            unsigned = {"signature": None} if original is outcome.record else {}
-            copy = replace(original, job_id=job_id, **unsigned)
+            own = {"created_at": when.isoformat()}
+            if original is outcome.record:
+                own = {"signature": None}
+            copy = replace(original, job_id=job_id, **own)
             services.store.write(name, services.sign(encode(copy), name))
 
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(write, names))
+        list(pool.map(write, names, times))
     return [str(services.store.location), *names]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import urllib.error
@@ -96,6 +97,30 @@ def test_a_cluster_that_cannot_be_reached_costs_its_own_parts_of_the_page(laptop
     for part in ("status", "pools", "costs"):
         assert page(f"cluster/{part}").startswith("<p class=error>")
     assert job in page("")
+
+    process.terminate()
+
+
+def test_the_first_page_has_the_newest_jobs_and_then_all_are_counted(laptop: Laptop) -> None:
+    job = laptop.submit("answer", "1")
+    assert laptop.kinetic("jobs", "result", job, "--no-cleanup").returncode == 0
+    store, head = laptop.home / "store", job.rsplit("-", 3)[0]
+    for number in range(150):
+        copy = f"{head}-20260101-{number:06}-{number:07x}"
+        (store / copy).mkdir()
+        for name in ("handle.json", "outcome.json"):
+            text = (store / job / name).read_text().replace(job, copy)
+            (store / copy / name).write_text(re.sub(r'(created_at": ?")20', r"\g<1>19", text))
+    process = laptop.start("dashboard", "--no-browser", "--port", "0")
+    assert process.stdout is not None
+    address, page = process.stdout.readline().strip(), ""
+
+    while "<b>151</b>" not in page:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            page = answer.read().decode()
+        if "Looking…" not in page:
+            assert page.count('href="jobs/') == 100
+            assert f"jobs/{job}" in page
 
     process.terminate()
 

@@ -151,14 +151,16 @@ class Listing:
         self._lock = Lock()
         self._looks = False
         self._next = 0.0
+        self._seen = Event()
         self._looked = Event()
         self._jobs: list[dict[str, Any]] = []
         self.warnings: list[str] = []
 
     def jobs(self, until: float) -> tuple[list[dict[str, Any]], bool]:
-        """Return the jobs as of the last look, and whether there was one *until* then; begin another if it is time."""
+        """Return the jobs seen *until* then, and whether these are all; begin another look if it is time."""
         self.begin()
-        looked = self._looked.wait(max(0, until - time.monotonic()))
+        self._seen.wait(max(0, until - time.monotonic()))
+        looked = self._looked.is_set()  # Asked first: then all of them are there.
         return self._jobs, looked
 
     def begin(self) -> None:
@@ -176,20 +178,26 @@ class Listing:
         began, jobs = time.monotonic(), self._jobs
         warnings = ["The jobs could not be listed; the terminal of the dashboard shows why."]
         try:
-            jobs, warnings = self._look()
+            # The newest jobs are shown before all are counted.
+            for limit in (None,) if self._looked.is_set() else (pages.PAGE, None):
+                jobs, warnings = self._jobs, self.warnings = self._look(limit)
+                self._seen.set()
+                if limit and len(jobs) < limit:
+                    break
         finally:
             now = time.monotonic()
             with self._lock:
                 self._jobs, self.warnings, self._looks = jobs, warnings, False
                 self._next = now + max(_PAUSE, 10 * (now - began))
             self._looked.set()
+            self._seen.set()
 
-    def _look(self) -> tuple[list[dict[str, Any]], list[str]]:
+    def _look(self, limit: int | None) -> tuple[list[dict[str, Any]], list[str]]:
         part, warnings = _Part(self._app), list[str]()
         part.ended = self._ended
         try:
             with logged_to(warnings.append):
-                found = listed_jobs(part, self._settings)
+                found = listed_jobs(part, self._settings, limit=limit)
         except KineticError as error:
             return self._jobs, [_message_of(error)]
         self._ended = part.ended
