@@ -171,7 +171,7 @@ def stages() -> list[list[Stage]]:
                 "cluster",
                 f"{tier} cluster",
                 # Their order matters: a worker that got tests in advance would keep the last ones waiting.
-                pytest="-n 8 --dist=load --maxschedchunk=1",
+                pytest="-n 6 --dist=load --maxschedchunk=1",
             ),
             *(
                 Stage(

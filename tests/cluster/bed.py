@@ -29,6 +29,8 @@ from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.manifests import Manifest
 
 ADMINISTRATOR: Final = "kube-bed-admin"
+FOLDER: Final = Path(os.environ.get("KUBE_BED_DIR", "/var/tmp/kube-bed"))  # noqa: TID251 - the bed's own
+"""The folder of the cluster with a node, if it runs; in any case its programs are unpacked there."""
 PODS: Final = Path("/sys/fs/cgroup/cpu/kube-bed")
 """The cgroup of all pods."""
 SHARES_OF_PODS: Final = 16384
@@ -251,6 +253,10 @@ def _plane_in(folder: Path, kube: Path, place: tuple[str, str]) -> Bed:
             return bed
     # What a killed run has left: its ports may be taken.
     _output_of(kube / "down", "--purge", *place)
+    programs, own = FOLDER / "bin", folder / "k" / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    own.parent.mkdir(exist_ok=True)
+    own.symlink_to(programs)  # To unpack them once more takes 300 MB and some seconds of a core.
     exports = _output_of(kube / "up", "--no-node", *place)
     bed = _bed_of(kube, exports)
     send(bed.folder, "jobset", signal.SIGTERM)
@@ -266,8 +272,9 @@ def _bed_of(kube: Path, exports: str) -> Bed:
 
 def _define_classes(bed: Bed) -> None:
     """Define ComputeClasses, as every cluster on GKE does."""
-    classes = bed.commands / "manifests" / "computeclasses.yaml"
-    bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(classes))
+    if all(group["name"] != "cloud.google.com" for group in bed.ask("GET", "apis")["groups"]):
+        classes = bed.commands / "manifests" / "computeclasses.yaml"
+        bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(classes))
 
 
 def _output_of(
@@ -275,7 +282,7 @@ def _output_of(
 ) -> str:
     """Run a command with the variables *more* and the input *given*; it must succeed."""
     # With GOGC, what the bed starts, all of it in Go, collects garbage less often.
-    environment = {**os.environ, "GOGC": "400", **(more or {})}  # noqa: TID251 - a child's begins with ours
+    environment = {**os.environ, "GOGC": "1000", **(more or {})}  # noqa: TID251 - a child's begins with ours
     done = subprocess.run(
         command,
         env=environment,

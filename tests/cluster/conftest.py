@@ -13,7 +13,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,9 +52,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
-    Those that wait long for pods begin. The last ones before those that take the whole node only ask the API server.
+    Those that wait long for pods begin. Beside the one that takes the whole node run those that only need an API
+    server. Of these, the ones that take turns on one control plane are spread over all: they would be the end.
     """
     items.sort(key=_turn)
+    in_turns = [item for item in items if "plane_of_jobset" in _fixtures(item)]
+    others = [item for item in items if item not in in_turns]
+    step = len(items) // (len(in_turns) + 1)
+    for number, item in enumerate(in_turns):
+        others.insert(number * step, item)
+    items[:] = others
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(600, func_only=True))
@@ -73,8 +80,12 @@ def _required() -> bool:
     return os.environ.get(REQUIRED["cluster"]) == "required"  # noqa: TID251 - these tests' own
 
 
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
 def _turn(item: pytest.Item) -> int:
-    fixtures = getattr(item, "fixturenames", ())
+    fixtures = _fixtures(item)
     turns = (
         "slice_of_two",
         "ada",
@@ -85,6 +96,8 @@ def _turn(item: pytest.Item) -> int:
     )
     if "alone_on_node" in fixtures:
         return len(turns) + 1
+    if "bed" not in fixtures:
+        return len(turns) + 2
     return next((n for n, name in enumerate(turns) if name in fixtures), len(turns))
 
 
@@ -93,9 +106,9 @@ def with_bytecode() -> bool:
     return False
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def shared_node(bed: Bed) -> Iterator[ExitStack]:
-    """Share the node with other processes that run tests, until this is closed."""
+    """Share the node with tests of other processes, until this is closed."""
     with ExitStack() as shared:
         shared.enter_context(locked(bed.folder, "node", shared=True))
         yield shared
@@ -103,10 +116,7 @@ def shared_node(bed: Bed) -> Iterator[ExitStack]:
 
 @pytest.fixture
 def alone_on_node(bed: Bed, shared_node: ExitStack) -> Callable[[], AbstractContextManager[None]]:
-    """Return what waits until the other processes have run all their tests, to be alone on the node in its block.
-
-    Fixtures of a whole process use the node, too. Tests that ask for this are the last ones.
-    """
+    """Return what waits until no other process runs a test on the node, to be alone there in its block."""
 
     @contextmanager
     def alone() -> Iterator[None]:

@@ -64,7 +64,7 @@ BUILDS = f"{PROJECT}-kn-demo-builds"
 TOKEN = "kube-bed-admin"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def shared_node() -> None:
     """These tests need no node, so they neither start the one of other tests nor wait for it."""
 

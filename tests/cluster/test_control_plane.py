@@ -20,7 +20,7 @@ from kinetic_k8s.reading.attempts import PodView
 WORKERS, AT_ONCE = 200, 64
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def shared_node() -> None:
     """This test needs no node, so it neither starts the one of other tests nor waits for it."""
 

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from wheel_maker import make_wheel
+from wheel_maker import make_wheel, small_jax
 
 BUNDLED = """
 import kinetic
@@ -25,24 +25,21 @@ def versions():
 if __name__ == "__main__":
     print(*versions())
 """
-LIKE_JAX = "--find-links wheels\njax==1.0  # kn:keep\n"
-"""A small wheel in the place of JAX, which is in the base image of the other test."""
 
 
 def test_jobs_run_in_an_image_with_the_projects_dependencies_that_is_built_once(
     project: Any,
 ) -> None:
-    (project.root / "wheels").mkdir()
-    make_wheel(project.root / "wheels", {"jax.py": ""}, name="jax")
+    jax = small_jax(project.root)  # The base image of the other test has the real one.
     requirements = project.root / "requirements.txt"
-    requirements.write_text(f"{LIKE_JAX}humanize\n")
+    requirements.write_text(f"{jax}humanize\n")
     (project.root / "main.py").write_text(textwrap.dedent(BUNDLED))
     project.variables |= {
         "KINETIC_BASE_IMAGE": "127.0.0.1:5000/base/python:3.11",
         "KINETIC_IMAGE_REPO": f"127.0.0.1:5000/{project.namespace}",
     }
     first = project.run("main.py")
-    requirements.write_text(f"# a comment\nHumanize\n{LIKE_JAX}")
+    requirements.write_text(f"# a comment\nHumanize\n{jax}")
     again = project.run("main.py")
 
     assert first.stdout.startswith("/opt/kn/site/humanize/__init__.py "), first.stderr

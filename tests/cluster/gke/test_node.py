@@ -50,7 +50,8 @@ def test_the_next_attempt_has_the_value_after_a_drain_a_lost_node_or_a_deleted_p
                 if "node(s) were unschedulable"
                 in (text := project.kinetic("jobs", "status", drained))
                 else None
-            )
+            ),
+            every=1,
         )
     finally:
         project.bed.kubectl("uncordon", node)

@@ -93,7 +93,7 @@ def test_jobs_of_an_accelerator_run_on_the_machines_of_its_pool(
     bed.kubectl("patch", "computeclass", POOL, "--subresource=status", "--type=merge", "-p",
                 json.dumps({"status": status}))  # fmt: skip
     shown = wait_for(
-        lambda: (text := project.kinetic("jobs", "status", job_id)).count(POOL) and text
+        lambda: (text := project.kinetic("jobs", "status", job_id)).count(POOL) and text, every=1
     )
     assert f"v100 (in cool-down until {UNTIL}: OutOfResources), t4, v100:flex-start" in shown
     (seen,) = pools()

@@ -74,7 +74,8 @@ def test_a_job_that_kueue_suspends_for_another_one_resumes_and_costs_no_retry(
     high = project.run("main.py", "high").stdout.strip()
     project.await_gate("high")
     waits = wait_for(
-        lambda: said if "at position" in (said := project.kinetic("jobs", "status", low)) else None
+        lambda: said if "at position" in (said := project.kinetic("jobs", "status", low)) else None,
+        every=1,
     )
     listed = {
         one["job_id"]: one["status"]

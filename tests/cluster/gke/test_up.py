@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from wheel_maker import small_jax
+
 from kinetic_servers.google import GoogleCloud
 
 QUICKSTART = """
@@ -38,7 +40,7 @@ def test_a_new_project_gets_clusters_runs_a_job_and_is_left_without_a_trace(
         host=bed.environment["KUBE_BED_HOST"],
     ) as cloud:
         cloud.add_project("my-project", number=123456789012)
-        (project.root / "requirements.txt").write_text("humanize\n")
+        (project.root / "requirements.txt").write_text(f"{small_jax(project.root)}humanize\n")
         project.variables |= {
             **cloud.environment,
             "KINETIC_BACKEND": "",
