@@ -282,7 +282,7 @@ def _output_of(
 ) -> str:
     """Run a command with the variables *more* and the input *given*; it must succeed."""
     # With GOGC, what the bed starts, all of it in Go, collects garbage less often.
-    environment = {**os.environ, "GOGC": "1000", **(more or {})}  # noqa: TID251 - a child's begins with ours
+    environment = {**os.environ, "GOGC": "400", **(more or {})}  # noqa: TID251 - a child's begins with ours
     done = subprocess.run(
         command,
         env=environment,
