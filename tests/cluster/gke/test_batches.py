@@ -89,7 +89,9 @@ def test_a_batch_gives_each_value_although_a_pod_is_evicted_and_inputs_kill_thei
 
 
 TEN = (
-    SCRIPT.replace("print(f", "time.sleep(6)\n    print(f").replace("x == ", "x == -")
+    SCRIPT.replace("x == ", "x == -").replace(
+        "print(f", 'gate(os.environ["GATE"])\n    time.sleep(6)\n    print(f'
+    )
     + """
     batch = square.run_async_map(range(10), common={"power": 2}, max_concurrent=5, inputs_per_pod=2)
     print(batch.group_id)
@@ -105,10 +107,11 @@ def test_pods_evicted_at_random_and_an_api_server_that_restarts_lose_and_repeat_
         return {int(name.split("/")[3]) for name in names if name.endswith("/outcome.json")}
 
     project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
-    group = project.script(TEN).split()[-1]
+    group = project.script(TEN, GATE="collected").split()[-1]
     (project.root / "collect.py").write_text(COLLECT)
     collecting = project.start("collect.py", group)
     assert collecting.stdout.readline() == "attached\n"
+    project.pass_gate("collected")
     rng, evicted, safe = random.Random(33), set[int](), set[int]()
     while len(evicted) < 4 and collecting.poll() is None:
         sleep(rng.uniform(0, 1))
