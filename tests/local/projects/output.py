@@ -80,7 +80,7 @@ def left_running():
     subprocess.run([sys.executable, "-c", DAEMON])
     while not os.path.exists("pid") or not open("pid").read():
         time.sleep(0.01)
-    code = "while True: print('spam', flush=True)"
+    code = "import time\nwhile True: print('spam', flush=True); time.sleep(0.001)"
     chatterbox = subprocess.Popen([sys.executable, "-c", code], start_new_session=True).pid
     return [os.getpid(), child, chatterbox, int(open("pid").read())]
 
