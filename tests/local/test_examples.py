@@ -14,6 +14,7 @@ import pytest
 from kinetic_servers.gcs import GcsServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.slow  # their jobs import JAX, Keras or scikit-learn
 
 
 def environment_of_a_user(home: Path) -> dict[str, str]:

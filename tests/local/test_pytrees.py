@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 
+
+@pytest.mark.slow  # a script and its job import JAX, Flax and Equinox
 def test_classes_that_libraries_know_are_the_same_in_a_job_or_refused_by_name(project) -> None:
     project.copy("pytrees")
 

@@ -19,6 +19,7 @@ from kinetic_runner.data import huggingface
 from kinetic_servers.http.messages import Answer, Call, Service, json_answer
 from kinetic_servers.http.server import HttpServer
 
+pytestmark = pytest.mark.slow  # each load imports the library in a process of its own
 COMMIT, OLDER = "a" * 40, "b" * 40
 TOKEN = "hf_reader"
 
