@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,7 @@ def builder(engine: Any) -> DockerBuilder:
     return DockerBuilder(registries=REGISTRY, secrets=lambda _: secrets, environ=engine.environ)
 
 
+@cache
 def from_index(name: str, version: str, kind: str) -> LockedPackage:
     """Return a package as the index has it now; *kind* is `bdist_wheel` or `sdist`."""
     choice = "--only-binary" if kind == "bdist_wheel" else "--no-binary"
@@ -199,12 +200,13 @@ def cloud(engine: Any, ca: str) -> Iterator[CloudBuildBuilder]:
         yield builder
 
 
+@cache
 def used_authorities() -> str:
     """Return the authorities of the machine that a variable of the environment has room for.
 
     The index needs one of them.
     """
-    address = from_index("six", "1.16.0", "bdist_wheel").address
+    address = from_index("six", "1.17.0", "bdist_wheel").address
     blocks = CERTIFICATES.read_text().split("-----END CERTIFICATE-----")[:-1]
     certificates = [f"{block.strip()}\n-----END CERTIFICATE-----\n" for block in blocks]
     for half in (certificates[-20:], certificates[: len(certificates) // 3]):
