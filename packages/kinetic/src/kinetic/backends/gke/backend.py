@@ -83,7 +83,7 @@ from kinetic_k8s.manifests.labels import of_job, of_jobs
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_k8s.manifests.workload import SPEC_OF_FORM
-from kinetic_k8s.reading.attempts import PodView, views
+from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.pools import class_of_pod, waits_for
 from kinetic_k8s.reading.workloads import WorkloadView
@@ -346,7 +346,13 @@ class ClusterBackend:
         events = [] if waits else _events(cluster, workload, seen.pods)
         # The clock of this machine may be wrong by hours.
         found = explanation_of(seen, events, queue=place, now=cluster.now())
-        reason, remedy = _about_pool(cluster, views(seen.pods))
+        pool = next((class_of_pod(pod) for pod in views(seen.pods) if pod.unschedulable), "")
+        if not pool:
+            return found
+        try:
+            reason, remedy = waits_for(pool, cluster.get(KIND, pool))
+        except NotPermittedError:
+            return found
         if not reason:
             return found
         return replace(found, reason=f"{found.reason} {reason}", remedy=remedy or found.remedy)
@@ -434,7 +440,10 @@ class ClusterBackend:
                 job_id=record.job_id,
             ) from error
         except ClusterError as error:
-            _name_the_cost(error, record, found)
+            if not found or any(not observation_of(each, ()).status.terminal for each in found):
+                runs = "keeps running" if found else "may keep running"
+                error.message += f" The job {runs}, and {record.accelerator} is still billed."
+                error.args = (error.message,)
             raise
 
     def list(self) -> Iterator[Listed]:
@@ -478,15 +487,6 @@ class ClusterBackend:
             log.info("What killed submits left could not be looked for: %s", error.message)
 
 
-def _name_the_cost(error: ClusterError, record: JobRecord, workloads: Sequence[Manifest]) -> None:
-    """Add to an *error* of a stop what the accelerator costs from now on."""
-    if workloads and all(observation_of(each, ()).status.terminal for each in workloads):
-        return
-    runs = "keeps running" if workloads else "may keep running"
-    error.message += f" The job {runs}, and {record.accelerator} is still billed."
-    error.args = (error.message,)
-
-
 def _events(cluster: ApiServer, job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:
     """Return the events that may explain what *job* waits for, if they may be read."""
     try:
@@ -497,17 +497,6 @@ def _events(cluster: ApiServer, job: Manifest, pods: Sequence[Manifest]) -> list
         ]
     except NotPermittedError:
         return []  # Without events, the workload and its pods still explain something.
-
-
-def _about_pool(cluster: ApiServer, pods: Sequence[PodView]) -> tuple[str, str]:
-    """Return what the pool reports that a pod without a node selects, and what would help; else empty texts."""
-    name = next((class_of_pod(pod) for pod in pods if pod.unschedulable), "")
-    if not name:
-        return "", ""
-    try:
-        return waits_for(name, cluster.get(KIND, name))
-    except NotPermittedError:
-        return "", ""
 
 
 def _draft(request: JobRequest, store: Location, image: str) -> JobRecord:

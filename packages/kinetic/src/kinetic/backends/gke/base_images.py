@@ -69,11 +69,16 @@ class BaseImages:
             ConfigurationError: The repository is not set or is no address.
             InvalidRequestError: The builder cannot build what is wanted, or there is no Dockerfile.
         """
+        from kinetic_images.registry.names import parse_reference
+
         source = self.settings.base_image_repo.source
         place = "--repo" if source == "argument" else source
         for category in CATEGORIES:
             check_repository(place, self.repository, f"base-{category}")
-        self._check_tag()
+        try:
+            parse_reference(f"{self.repository}/base-cpu").tagged(self.tag)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"--tag: {error.message}", hint=error.hint) from error
         self._check_login()
         self._builders().check(self.settings)
         if self.dockerfile is None:
@@ -87,14 +92,6 @@ class BaseImages:
                 "The builder 'layers' runs no Dockerfile.",
                 hint="Use --builder docker or --builder cloud_build.",
             )
-
-    def _check_tag(self) -> None:
-        from kinetic_images.registry.names import parse_reference
-
-        try:
-            parse_reference(f"{self.repository}/base-cpu").tagged(self.tag)
-        except InvalidRequestError as error:
-            raise InvalidRequestError(f"--tag: {error.message}", hint=error.hint) from error
 
     def _check_login(self) -> None:
         if self.registry_user is None and self.registry_secret is None:
@@ -117,14 +114,23 @@ class BaseImages:
         Raises:
             KineticError: It cannot be built or pushed; the tag is as it was.
         """
-        if self.dockerfile is not None:
-            return self._publish_dockerfile(self.dockerfile, category, reports)
-        from kinetic_images.base_images import publish
+        from kinetic_images.base_images import publish, publish_dockerfile
 
-        return publish(
-            self._request(category),
-            self._builders().services(self.settings, None, reports),
+        builders = self._builders()
+        if self.dockerfile is None:
+            request = self._request(category)
+            services = builders.services(self.settings, None, reports)
+            return publish(request, services, tag=self.tag)
+        return publish_dockerfile(
+            self.dockerfile,
+            f"{self.repository}/base-{category}",
+            builders.context_builder(self.settings),
+            registries(),
+            reports,
             tag=self.tag,
+            python=image_python(),
+            home=builders.home,
+            rebuild=self.settings.rebuild.value,
         )
 
     def _request(self, category: Category) -> ImageRequest:
@@ -143,24 +149,6 @@ class BaseImages:
             additions=(BUCKET_REQUIREMENT, "uv"),
             preferences=(pickle_requirement(),),
             refresh=self.settings.rebuild.value,
-        )
-
-    def _publish_dockerfile(
-        self, dockerfile: Path, category: Category, reports: BuildReports
-    ) -> PublishedImage:
-        from kinetic_images.base_images import publish_dockerfile
-
-        builders = self._builders()
-        return publish_dockerfile(
-            dockerfile,
-            f"{self.repository}/base-{category}",
-            builders.context_builder(self.settings),
-            registries(),
-            reports,
-            tag=self.tag,
-            python=image_python(),
-            home=builders.home,
-            rebuild=self.settings.rebuild.value,
         )
 
     def _builders(self) -> ClusterBuilders:

@@ -67,14 +67,21 @@ def find_cluster(
     """
     from kinetic.settings.settings import environment
     from kinetic.target import Target, is_in_pod
+    from kinetic_k8s.cluster.connect import connect as connect_by_context
+    from kinetic_k8s.cluster.connect import connect_in_pod, connect_to_gke, gke_cluster
     from kinetic_k8s.errors import UnknownContextError
 
     variables, here = variables or environment(), Target.in_settings(settings)
     target = target or here
+    namespace = target.namespace or None
     for place in (target, here):
         if place.kube_context is not None:
             try:
-                return _by_context(place.kube_context, target.namespace, variables)
+                kubeconfig = variables.get("KUBECONFIG")
+                cluster = connect_by_context(
+                    place.kube_context, namespace=namespace, kubeconfig=kubeconfig
+                )
+                return cluster, None
             except UnknownContextError as error:
                 if here.named and place.kube_context != here.kube_context:
                     continue
@@ -85,13 +92,15 @@ def find_cluster(
                 hint = f"{error.hint or ''} {hint}".lstrip()
                 raise UnknownContextError(error.message, hint=hint) from error
         if place.project is not None:
-            return _by_name(place, target.namespace, variables)
+            name = (place.project, place.zone, place.cluster)
+            endpoint = gke_endpoint(variables)
+            cluster = connect_to_gke(*name, namespace=namespace, endpoint=endpoint)
+            # Known by now: this sends no request.
+            return cluster, gke_cluster(*name, endpoint=endpoint)
     if is_in_pod(variables):
-        from kinetic_k8s.cluster.connect import connect_in_pod
-
         # If nobody named a namespace, it is the pod's own.
-        unnamed = target == here and settings.namespace.is_default
-        namespace = None if unnamed else target.namespace or None
+        if target == here and settings.namespace.is_default:
+            namespace = None
         return connect_in_pod(variables, namespace=namespace), None
     raise ConfigurationError(
         "No cluster is named, and jobs with backend='gke' or 'pathways' need one.",
@@ -99,24 +108,6 @@ def find_cluster(
         "name a context of your kubeconfig: KINETIC_KUBE_CONTEXT. To run on this machine instead: "
         "backend='local' or KINETIC_BACKEND=local.",
     )
-
-
-def _by_context(context: str, namespace: str, variables: Mapping[str, str]) -> Found:
-    from kinetic_k8s.cluster.connect import connect as connect_by_context
-
-    kubeconfig = variables.get("KUBECONFIG")
-    cluster = connect_by_context(context, namespace=namespace or None, kubeconfig=kubeconfig)
-    return cluster, None
-
-
-def _by_name(target: Target, namespace: str, variables: Mapping[str, str]) -> Found:
-    from kinetic_k8s.cluster.connect import connect_to_gke, gke_cluster
-
-    name = (target.project or "", target.zone, target.cluster)
-    endpoint = gke_endpoint(variables)
-    cluster = connect_to_gke(*name, namespace=namespace or None, endpoint=endpoint)
-    # Known by now: this sends no request.
-    return cluster, gke_cluster(*name, endpoint=endpoint)
 
 
 def gke_endpoint(variables: Mapping[str, str]) -> str | None:

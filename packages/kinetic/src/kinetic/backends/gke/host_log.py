@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, takewhile
@@ -190,7 +190,8 @@ class HostLog:
             recent.append(line.text)
             yield replace(line, attempt=attempt)
         if not self._whole and not self._closed.is_set():
-            yield from self._rest(attempt, _without_own(recent))
+            last = [text for text in recent if not text.startswith(_OWN)]
+            yield from self._rest(attempt, last)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         return patiently(ask, self._sources.outages, stopped=self._closed.is_set)
@@ -207,7 +208,7 @@ class HostLog:
                     return  # This is the last line; the stream itself ends a second later.
                 yield shown(text, self._pod.host)
 
-    def _rest(self, attempt: int, recent: Sequence[str]) -> Iterator[LogLine]:
+    def _rest(self, attempt: int, recent: list[str]) -> Iterator[LogLine]:
         """Iterate over the lines of the attempt that only the bucket has: all after the *recent* ones.
 
         If the last lines occur more than once, lines may repeat; none is left out.
@@ -232,7 +233,9 @@ class HostLog:
                 window.append(line.text)
                 found = list(window) == last
         # The last seconds of a pod that was killed are not stored.
-        if not found and not _contains(recent, list(window)):
+        stored, size = list(window), len(window)
+        starts = range(len(recent) - size + 1)
+        if not found and not any(recent[at : at + size] == stored for at in starts):
             yield LogLine(MISSING, self._pod.host, attempt, stream="stderr")
 
     def _has_ended(self) -> bool:
@@ -256,10 +259,6 @@ def shown(text: str, host: int, attempt: int = 1) -> LogLine:
     return replace(line, text=printable_log(line.text))
 
 
-def _without_own(lines: Iterable[str]) -> list[str]:
-    return [text for text in lines if not text.startswith(_OWN)]
-
-
 def _position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
     """Return how many lines of *stored* come before the lines *head*; 0 if *stored* does not have them."""
     window: deque[str] = deque(maxlen=len(head))
@@ -268,8 +267,3 @@ def _position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
         if list(window) == list(head):
             return count - len(head)
     return 0
-
-
-def _contains(lines: Sequence[str], part: Sequence[str]) -> bool:
-    size = len(part)
-    return any(list(lines[at : at + size]) == list(part) for at in range(len(lines) - size + 1))

@@ -120,7 +120,6 @@ def _pod(
     name: str,
 ) -> PodSpec:
     record, request, environment = launch.record, launch.request, launch.environment
-    cache = _package_cache(request)
     command = runner_command(
         launch, store, python="python3", bundle=RUNNER_PATH, workspace=WORKSPACE
     )
@@ -138,8 +137,12 @@ def _pod(
         else ()
     )
     own = {**runner_environment(record, store), **variables}
-    if cache is not None:
-        own[Env.PACKAGE_CACHE] = cache.path
+    node_folders: tuple[NodeFolder, ...] = ()
+    node_cache = request.settings.node_cache.value
+    if node_cache is not None and request.image.mode == "prebuilt":
+        # Jobs that install packages share uv's cache.
+        own[Env.PACKAGE_CACHE] = _PACKAGE_CACHE
+        node_folders = (NodeFolder(name="package-cache", source=node_cache, path=_PACKAGE_CACHE),)
     return PodSpec(
         job_id=record.job_id,
         accelerator=request.accelerator,
@@ -155,7 +158,7 @@ def _pod(
         resources=_resources(request),
         grace=timedelta(seconds=GRACE_SECONDS + _REPORT_SECONDS),
         volumes=fuse_volumes(launch.data, store),
-        node_folders=() if cache is None else (cache,),
+        node_folders=node_folders,
         labels=request.labels,
         overrides=request.pod_overrides,
         about={
@@ -172,14 +175,6 @@ def secret_variables(launch: Launch) -> Mapping[str, str]:
     if isinstance(environment, ClusterEnvironment) and environment.netrc:
         return {**captured, Env.INDEX_NETRC: environment.netrc}
     return captured
-
-
-def _package_cache(request: JobRequest) -> NodeFolder | None:
-    """Return the folder of the node in which jobs that install packages share uv's cache, if there is one."""
-    source = request.settings.node_cache.value
-    if source is None or request.image.mode != "prebuilt":
-        return None
-    return NodeFolder(name="package-cache", source=source, path=_PACKAGE_CACHE)
 
 
 def _accelerator_variables(launch: Launch, store: Location) -> dict[str, str]:

@@ -59,12 +59,22 @@ class JobLog:
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt as far as it is written."""
-        pods = self._latest([pod for pod in hosts_of(self._sources) if pod.started])
+        started = [pod for pod in hosts_of(self._sources) if pod.started]
+        generations = generations_of(self._record.hosts, started)
+        latest = max(generations.values(), default=None)
+        by_host = {pod.host: pod for pod in started if generations[pod.uid] == latest}
+        pods = sorted(by_host.values(), key=lambda pod: pod.host)
         if not any(pod.alive for pod in pods):
-            yield from self._ended_log(pods, tail)
+            stored = latest_lines(*self._sources.stored_job, tail=tail)
+            first = next(stored, None)
+            if first is not None:
+                yield first
+                yield from stored
+            elif pods:  # The log could not be stored.
+                attempt = self._sources.attempt_of(pods[-1], 1)
+                yield from interleaved([self._sources.live(pod, attempt, tail) for pod in pods])
             return
         attempt = self._sources.attempt_of(pods[-1], 1)
-        by_host = {pod.host: pod for pod in pods}
         parts = [
             self._host_now(by_host.get(host), attempt, host, tail)
             for host in range(self._record.hosts)
@@ -87,16 +97,6 @@ class JobLog:
         if pod is None or first is None:
             return stored
         return chain(self._sources.lost(pod, attempt), [first], live)
-
-    def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
-        stored = latest_lines(*self._sources.stored_job, tail=tail)
-        first = next(stored, None)
-        if first is not None:
-            yield first
-            yield from stored
-        elif pods:  # The log could not be stored.
-            attempt = self._sources.attempt_of(pods[-1], 1)
-            yield from interleaved([self._sources.live(pod, attempt, tail) for pod in pods])
 
     def follow(self, tail: int | None, stopped: Callable[[], bool] = never) -> Iterator[LogLine]:
         """Iterate over the log from the latest attempt on, as it is written, until the job ends.
@@ -131,13 +131,6 @@ class JobLog:
                     yield from _of_other_hosts(sources, following.attempt, shown)
                     yield from _until(sources, following.attempt, following.decided)
                     return
-
-    def _latest(self, pods: Sequence[PodView]) -> list[PodView]:
-        """Return the pods of the latest attempt, one for each host."""
-        generations = generations_of(self._record.hosts, pods)
-        latest = max(generations.values(), default=None)
-        found = [pod for pod in pods if generations[pod.uid] == latest]
-        return sorted({pod.host: pod for pod in found}.values(), key=lambda pod: pod.host)
 
 
 def _of_other_hosts(sources: LogSources, attempt: int, shown: Set[int]) -> Iterator[LogLine]:
@@ -234,7 +227,11 @@ class _Following:
             new = [pod for pod in event.pods if pod.uid not in self._known]
             self._known |= {pod.uid: pod for pod in new}
             self._generations = generations_of(self._hosts, list(self._known.values()))
-            self._waiting += self._wanted_of(new)
+            if new:
+                # At first, only the latest attempt is followed.
+                latest = max(self._generations[pod.uid] for pod in new)
+                least = latest if self._generation is None else self._generation
+                self._waiting += [pod for pod in new if self._generations[pod.uid] >= least]
             over = event.over and not new
         self._start_waiting()
         if self._active or self._waiting:
@@ -244,16 +241,6 @@ class _Following:
             if isinstance(event, _Ended):
                 self._watch.wake()
         return over
-
-    def _wanted_of(self, new: Sequence[PodView]) -> Sequence[PodView]:
-        """Return those of the *new* pods that are followed; at first, only the latest attempt."""
-        generations = [self._generations[pod.uid] for pod in new]
-        least = max(generations, default=None) if self._generation is None else self._generation
-        return [
-            pod
-            for pod, generation in zip(new, generations, strict=True)
-            if least is not None and generation >= least
-        ]
 
     def _start_waiting(self) -> None:
         """Follow the pods of this attempt; if none is followed any more, those of the next one."""

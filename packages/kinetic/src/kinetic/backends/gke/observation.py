@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kinetic.backends.backend import AttemptView, Ending, Explanation, Observation
 from kinetic.backends.gke.forms import workload_of
@@ -85,10 +85,6 @@ def observation_of(
     )
 
 
-def _failure_of(condition: Mapping[str, Any]) -> str:
-    return str(condition.get("message") or condition.get("reason") or "")
-
-
 def batch_observation(workloads: Sequence[Manifest]) -> JobObservation:
     """Decide the observation of a batch, which may have thousands of pods, from its workloads alone."""
     if not workloads:
@@ -96,9 +92,9 @@ def batch_observation(workloads: Sequence[Manifest]) -> JobObservation:
     views = [WorkloadView(each) for each in workloads]
     left = [each for each in views if not each.has_ended]
     if not left:
-        failed = [each for each in views if each.failure]
-        status = JobStatus.FAILED if failed else JobStatus.SUCCEEDED
-        reason = _failure_of(failed[0].failure) if failed else ""
+        failure = next((each.failure for each in views if each.failure), {})
+        status = JobStatus.FAILED if failure else JobStatus.SUCCEEDED
+        reason = str(failure.get("message") or failure.get("reason") or "")
         return JobObservation(status, reason, ending=Ending.VANISHED, job=workloads[0])
     begun = len(left) < len(views) or any(each.has_begun for each in left)
     status = JobStatus.RUNNING if begun else JobStatus.PENDING
@@ -206,7 +202,19 @@ class Observer:
             ConfigurationError: Where it was submitted cannot be decided, because the key may not be read.
         """
         seen = self._look(record)
-        return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
+        if seen.status is not JobStatus.NOT_FOUND:
+            return seen
+        verify = self.signer.verify
+        found = starting_or_gone(self.store, record, verify, starting=self.starting)
+        if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
+            return found
+        self.pause(_REPEAT)
+        seen = self._look(record)
+        if seen.status is not JobStatus.NOT_FOUND:
+            return seen
+        name = f"of {record.job_id}" if is_group_id(record.job_id) else record.k8s_name
+        where = f"There is no {workload_of(record)} {name} in {self.cluster.identity}."
+        return replace(found, reason=f"{found.reason} {where}")
 
     def of(self, job: Manifest, pods: Sequence[Manifest], job_id: str) -> Observation:
         """Return the observation of a job whose workload and pods were listed.
@@ -262,20 +270,6 @@ class Observer:
         started = {pod.host for pod in views(pods) if pod.runs_function and pod.started}
         missing = (host for host in range(hosts) if hosts == 1 or host not in started)
         return all(self.claimed_by(job_id, 1, host) is not None for host in missing)
-
-    def _absent(self, record: JobRecord) -> Observation:
-        """Return the observation of a job without a workload and pods."""
-        verify = self.signer.verify
-        found = starting_or_gone(self.store, record, verify, starting=self.starting)
-        if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
-            return found
-        self.pause(_REPEAT)
-        seen = self._look(record)
-        if seen.status is not JobStatus.NOT_FOUND:
-            return seen
-        name = f"of {record.job_id}" if is_group_id(record.job_id) else record.k8s_name
-        where = f"There is no {workload_of(record)} {name} in {self.cluster.identity}."
-        return replace(found, reason=f"{found.reason} {where}")
 
     def _is_recorded_here(self, record: JobRecord) -> bool:
         """Return whether the job has a record that is signed with the key of this namespace.

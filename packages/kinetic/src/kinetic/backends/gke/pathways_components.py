@@ -151,18 +151,21 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tolerations(text: str) -> tuple[Manifest, ...]:
-    return tuple(_toleration(part.strip()) for part in text.split(","))
-
-
-def _toleration(text: str) -> Manifest:
-    taint, _, effect = text.partition(":")
-    key, equals, value = taint.partition("=")
-    if not is_label_key(key) or not is_label_value(value) or effect not in ("", *_EFFECTS):
-        raise ValueError("write taints of nodes: KEY=VALUE:NoSchedule, or KEY for all of that key")
-    found = {"key": key, "operator": "Equal" if equals else "Exists"}
-    if equals:
-        found["value"] = value
-    return {**found, "effect": effect} if effect else found
+    found = []
+    for part in text.split(","):
+        taint, _, effect = part.strip().partition(":")
+        key, equals, value = taint.partition("=")
+        if not is_label_key(key) or not is_label_value(value) or effect not in ("", *_EFFECTS):
+            raise ValueError(
+                "write taints of nodes: KEY=VALUE:NoSchedule, or KEY for all of that key"
+            )
+        toleration = {"key": key, "operator": "Equal" if equals else "Exists"}
+        if equals:
+            toleration["value"] = value
+        if effect:
+            toleration["effect"] = effect
+        found.append(toleration)
+    return tuple(found)
 
 
 def _topology(text: str) -> str:

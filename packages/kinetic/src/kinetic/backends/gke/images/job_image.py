@@ -93,43 +93,34 @@ class ClusterImages:
         Raises:
             KineticError: The image cannot be used, or cannot be built; the message gives the reason.
         """
+        warn = packaging.notices.warn
         match request.image.mode:
-            case "custom":
-                return ClusterEnvironment(self._custom(request, packaging), runner=runner)
             case "prebuilt":
                 return self._prebuilt(request, packaging, store, check_secret, runner)
+            case "custom":
+                from kinetic_images.bases import inspect_image
+
+                assert request.image.uri is not None
+                reference, notes = inspect_image(
+                    request.image.uri,
+                    python=image_python(),
+                    machine=machine_of(request),
+                    registry=registries(LOOK),
+                    home=self.builders.home,
+                )
+                warn_once(warn, *notes)
+                return ClusterEnvironment(reference, runner=runner)
             case _:
-                return self._bundled(request, packaging, runner)
+                from kinetic_images.bases import default_base
+                from kinetic_images.ensure import ensure_image
 
-    def _custom(self, request: JobRequest, packaging: Packaging) -> str:
-        from kinetic_images.bases import inspect_image
-
-        uri = request.image.uri
-        assert uri is not None
-        reference, notes = inspect_image(
-            uri,
-            python=image_python(),
-            machine=machine_of(request),
-            registry=registries(LOOK),
-            home=self.builders.home,
-        )
-        warn_once(packaging.notices.warn, *notes)
-        return reference
-
-    def _bundled(
-        self, request: JobRequest, packaging: Packaging, runner: Runner
-    ) -> ClusterEnvironment:
-        from kinetic_images.bases import default_base
-        from kinetic_images.ensure import ensure_image
-
-        settings = request.settings
-        base = settings.base_image.value or default_base(image_python())
-        repository = self._repository(settings)
-        checked = partial(packaging.checked.set_result, None)
-        image = ensure_image(*self._wanted(request, packaging, base, repository, checked))
-        warn_once(packaging.notices.warn, *image.notes)
-        versions = {package.name: package.version for package in image.recipe.packages}
-        return ClusterEnvironment(image.reference, runner=runner, jax=versions.get("jax"))
+                base = request.settings.base_image.value or default_base(image_python())
+                repository = self._repository(request.settings)
+                checked = partial(packaging.checked.set_result, None)
+                image = ensure_image(*self._wanted(request, packaging, base, repository, checked))
+                warn_once(warn, *image.notes)
+                versions = {package.name: package.version for package in image.recipe.packages}
+                return ClusterEnvironment(image.reference, runner=runner, jax=versions.get("jax"))
 
     def _prebuilt(
         self,
