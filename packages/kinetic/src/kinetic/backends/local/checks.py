@@ -53,34 +53,25 @@ def check_request(request: JobRequest, store: Location) -> None:
             "--with or --isolated, or use container_image='bundled' for an isolated environment.",
         )
     if request.debug and request.image.mode == "default":
-        _check_debugpy()
+        from importlib.util import find_spec
+
+        if find_spec("debugpy") is None:
+            raise InvalidRequestError(
+                "debug=True needs debugpy, which this Python does not have.",
+                hint="Install it: python -m pip install debugpy",
+            )
     if request.volumes:
-        _check_volumes(request, store)
+        from kinetic.mount_paths import check_volumes
+        from kinetic_runner.data.mounts import why_not_private
 
-
-def _check_debugpy() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("debugpy") is None:
-        raise InvalidRequestError(
-            "debug=True needs debugpy, which this Python does not have.",
-            hint="Install it: python -m pip install debugpy",
-        )
-
-
-def _check_volumes(request: JobRequest, store: Location) -> None:
-    from kinetic.mount_paths import check_volumes
-    from kinetic_runner.data.mounts import why_not_private
-
-    home = request.settings.home.value
-    folder = [store.path] if store.kind == "folder" else []
-    check_volumes(request.volumes, workspaces=(home, *folder))
-    why_not = why_not_private()
-    if why_not is not None:
-        raise InvalidRequestError(
-            f"A local job cannot have volumes here: {why_not}",
-            hint="Pass the kinetic.Data as an argument instead: the function gets its path.",
-        )
+        folder = [store.path] if store.kind == "folder" else []
+        check_volumes(request.volumes, workspaces=(request.settings.home.value, *folder))
+        why_not = why_not_private()
+        if why_not is not None:
+            raise InvalidRequestError(
+                f"A local job cannot have volumes here: {why_not}",
+                hint="Pass the kinetic.Data as an argument instead: the function gets its path.",
+            )
 
 
 _IMAGES: Final = (

@@ -60,7 +60,21 @@ def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape
     chosen: Emulated = backend or ("pathways" if accelerator.multi_host else "gke")
     hosts = accelerator.hosts if chosen == "gke" else 1
     devices = accelerator.devices // hosts
-    _check_size(accelerator, hosts, devices)
+    if hosts > MOST_PROCESSES or devices > MOST_DEVICES:
+        from kinetic_k8s.accelerators import describe
+
+        needed, most = (
+            (f"{hosts} processes", f"{MOST_PROCESSES} processes")
+            if hosts > MOST_PROCESSES
+            else (f"{devices} virtual devices in one process", f"{MOST_DEVICES}")
+        )
+        raise InvalidRequestError(
+            f"A laptop cannot emulate {describe(accelerator)}: "
+            f"that takes {needed}; the limit is {most}.",
+            hint="Try the same code on a smaller slice, such as "
+            f"{accelerator.canonical.partition('-')[0]}-16; "
+            "code that is sharded over named mesh axes runs on it unchanged.",
+        )
     return Shape(
         backend=chosen,
         hosts=hosts,
@@ -85,22 +99,3 @@ def merge(shape: Mapping[str, str], captured: Mapping[str, str]) -> dict[str, st
         counted = any(flag.partition("=")[0] == _DEVICE_COUNT for flag in user_flags.split())
         joined["XLA_FLAGS"] = user_flags if counted else f"{user_flags} {shape_flags}".strip()
     return joined
-
-
-def _check_size(accelerator: Accelerator, hosts: int, devices: int) -> None:
-    if hosts <= MOST_PROCESSES and devices <= MOST_DEVICES:
-        return
-    from kinetic_k8s.accelerators import describe
-
-    needed, most = (
-        (f"{hosts} processes", f"{MOST_PROCESSES} processes")
-        if hosts > MOST_PROCESSES
-        else (f"{devices} virtual devices in one process", f"{MOST_DEVICES}")
-    )
-    raise InvalidRequestError(
-        f"A laptop cannot emulate {describe(accelerator)}: "
-        f"that takes {needed}; the limit is {most}.",
-        hint="Try the same code on a smaller slice, such as "
-        f"{accelerator.canonical.partition('-')[0]}-16; "
-        "code that is sharded over named mesh axes runs on it unchanged.",
-    )

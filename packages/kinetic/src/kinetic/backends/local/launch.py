@@ -255,6 +255,8 @@ def spec_of(
 
 
 def _start_of(spec: SupervisorSpec) -> Start:
+    from importlib.util import find_spec
+
     output_dir = spec.environment[Env.OUTPUT_DIR]
     if "://" in output_dir:
         pass  # A bucket.
@@ -264,7 +266,9 @@ def _start_of(spec: SupervisorSpec) -> Start:
         Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     # Which modules a supervisor imports must not depend on the user's site, on the environment or on the
     # working directory; and without `site` it starts 3 ms earlier.
-    paths = _import_paths()
+    psutil = find_spec("psutil")
+    files = [kinetic.__file__, kinetic_payload.__file__, psutil.origin if psutil else None]
+    paths = list(dict.fromkeys(str(Path(file).parent.parent) for file in files if file))
     environment = base_environment(spec.environment)
     if spec.outcome_file is None:  # The store is a bucket.
         from kinetic.backends.local.bucket_access import client_folders
@@ -285,12 +289,3 @@ def _unnamed_file(folder: JobFolder, data: bytes) -> int:
         stream.write(data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
-
-
-def _import_paths() -> list[str]:
-    """Return the folders from which the supervisor imports Kinetic and psutil."""
-    import importlib.util
-
-    psutil = importlib.util.find_spec("psutil")
-    files = [kinetic.__file__, kinetic_payload.__file__, psutil.origin if psutil else None]
-    return list(dict.fromkeys(str(Path(file).parent.parent) for file in files if file))

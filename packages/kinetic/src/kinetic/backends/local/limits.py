@@ -124,11 +124,14 @@ class _WatchedLimit:
             children = runner.children(recursive=True)
         except psutil.Error:
             return False
-        family = [runner, *children]
         # Pages that the processes of a pool share must count once. That takes longer, so it is measured second.
-        measures = (resident_memory, own_memory)
-        if any(_total(family, measure) <= self._limit for measure in measures):
-            return False
+        for measure in (resident_memory, own_memory):
+            total = 0
+            for process in (runner, *children):
+                with suppress(psutil.Error):
+                    total += measure(process)
+            if total <= self._limit:
+                return False
         self._exceeded = True
         for child in children:  # Not the runner: it reports.
             with suppress(psutil.Error):
@@ -160,16 +163,3 @@ def own_memory(process: psutil.Process) -> int:  # type: ignore[name-defined]  #
 def resident_memory(process: psutil.Process) -> int:  # type: ignore[name-defined]  # noqa: F821
     """Return the bytes of *process* that are in memory."""
     return int(process.memory_info().rss)
-
-
-def _total(
-    family: list[psutil.Process],  # type: ignore[name-defined]  # noqa: F821
-    measure: Callable[[psutil.Process], int],  # type: ignore[name-defined]  # noqa: F821
-) -> int:
-    import psutil
-
-    total = 0
-    for process in family:
-        with suppress(psutil.Error):
-            total += measure(process)
-    return total

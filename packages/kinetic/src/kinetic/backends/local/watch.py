@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Literal
 
 from kinetic.home.liveness import (
@@ -68,8 +69,12 @@ class FolderEvents:
 
     def changed(self) -> bool:
         """Return whether the supervisor wrote its state, started or died, or its runners ended."""
-        if self._state_changed():
-            return True
+        with suppress(FileNotFoundError):
+            found = os.stat(self.folder.state)  # noqa: PTH116 - called often
+            seen = (found.st_ino, found.st_mtime_ns)
+            if seen != self._state:
+                self._state = seen
+                return True
         before, self._life = self._life, self._life_now()
         return self._life != before
 
@@ -89,15 +94,6 @@ class FolderEvents:
         if is_reporting(self.folder):
             return "reporting"
         return "announced" if is_announced(self._home, self._job_id) else "gone"
-
-    def _state_changed(self) -> bool:
-        try:
-            found = os.stat(self.folder.state)  # noqa: PTH116 - called often
-        except FileNotFoundError:
-            return False
-        seen = (found.st_ino, found.st_mtime_ns)
-        changed, self._state = seen != self._state, seen
-        return changed
 
 
 class StoreEvents:

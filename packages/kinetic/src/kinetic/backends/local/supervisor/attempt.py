@@ -69,8 +69,18 @@ class Attempt:
             if number > 1:  # The client verified it before the first attempt.
                 _refuse_changed(spec.bundle)
             held = hold_fifo(folder.runners(number))
-            self._limit_memory(spec)
-            address = self._coordinator(spec)
+            if spec.memory_limit is not None:
+                from kinetic.backends.local.limits import limit_memory
+
+                for host in range(spec.hosts):
+                    name = f"{spec.job_id}-{number}-{host}"
+                    self._limits[host] = limit_memory(name, spec.memory_limit)
+            coordinator = ""
+            if spec.hosts > 1:
+                from kinetic.backends.local.supervisor.ports import reserve_port
+
+                self._port = reserve_port(Home(spec.home).ports)
+                coordinator = self._port.address
             for host in range(spec.hosts):
                 self.runners.append(
                     start_runner(
@@ -78,7 +88,7 @@ class Attempt:
                         folder,
                         attempt=number,
                         host=host,
-                        coordinator=address,
+                        coordinator=coordinator,
                         limit=self._limits.get(host),
                     )
                 )
@@ -88,22 +98,6 @@ class Attempt:
         finally:
             if held >= 0:
                 os.close(held)
-
-    def _coordinator(self, spec: SupervisorSpec) -> str:
-        if spec.hosts == 1:
-            return ""
-        from kinetic.backends.local.supervisor.ports import reserve_port
-
-        self._port = reserve_port(Home(spec.home).ports)
-        return self._port.address
-
-    def _limit_memory(self, spec: SupervisorSpec) -> None:
-        if spec.memory_limit is not None:
-            from kinetic.backends.local.limits import limit_memory
-
-            for host in range(spec.hosts):
-                name = f"{spec.job_id}-{self.number}-{host}"
-                self._limits[host] = limit_memory(name, spec.memory_limit)
 
     @property
     def running(self) -> bool:
@@ -161,32 +155,21 @@ class Attempt:
             with suppress(OSError):  # A cgroup that cannot be read: the job itself goes on.
                 if limit.exceeded():
                     self.over_memory.add(host)
-        if not self._stopping:
-            if not self.first_failed:
-                self.first_failed = {
-                    runner.host
-                    for runner in self.runners
-                    if runner.failed or runner.reported_failure
-                }
-                if self.first_failed:
-                    self._deadline = time.monotonic() + _OTHERS_FAIL_SECONDS
-            if (
-                not self.first_failed
-                and self.running
-                and self.runners[0].status == 0
-                and self._deadline is None
-            ):
+        if not self._stopping and not self.first_failed:
+            self.first_failed = {
+                runner.host for runner in self.runners if runner.failed or runner.reported_failure
+            }
+            if self.first_failed:
+                self._deadline = time.monotonic() + _OTHERS_FAIL_SECONDS
+            elif self._deadline is None and self.running and self.runners[0].status == 0:
                 # The leader waited for all reports: a runner that still runs has nothing left to report.
                 self._deadline = time.monotonic() + self._grace
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._enforce_deadline()
-        self._release_leader()
-
-    def _release_leader(self) -> None:
-        """Let the leader end once all other hosts have ended: JAX aborts hosts whose coordinator is gone."""
-        failing = self._stopping or self.first_failed
-        if failing and not self._leader_released and self.runners[1:]:
-            self._leader_released = all(runner.status is not None for runner in self.runners[1:])
+        others = self.runners[1:]
+        if others and (self._stopping or self.first_failed) and not self._leader_released:
+            # The leader ends last: JAX aborts hosts whose coordinator is gone.
+            self._leader_released = all(runner.status is not None for runner in others)
             if self._leader_released:
                 self.runners[0].send(OTHERS_GONE)
 

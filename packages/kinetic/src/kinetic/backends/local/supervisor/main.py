@@ -48,19 +48,13 @@ def main() -> None:
     fds = [int(text) for text in sys.argv[1:4]]
     for fd in fds:
         os.set_inheritable(fd, False)
-    spec = SupervisorSpec.decode(_read_all(0))
+    with open(0, "rb", closefd=False) as stream:
+        spec = SupervisorSpec.decode(stream.read())
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
     supervise(spec, control=fds[1])
     # Nothing is buffered, and the end of an interpreter takes as long as half of its start.
     os._exit(0)
-
-
-def _read_all(fd: int) -> bytes:
-    chunks = []
-    while chunk := os.read(fd, 1 << 16):
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def supervise(spec: SupervisorSpec, *, control: int) -> None:
@@ -70,7 +64,13 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
     """
     folder = Home(spec.home).job(spec.job_id)
     _lock(folder.lock)
-    attempt = _first_attempt(spec, folder)
+    attempt: Attempt | Pool
+    if spec.workers:
+        from kinetic.backends.local.supervisor.pool import Pool
+
+        attempt = Pool(spec, folder)
+    else:
+        attempt = Attempt(spec, folder, 1)
     started_at = time.time()
     # The runners are starting: now import the rest.
     from kinetic.backends.local.supervisor.events import Events
@@ -100,32 +100,11 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
         return  # Kinetic or its home was removed meanwhile, or this job took no place.
 
 
-def _first_attempt(spec: SupervisorSpec, folder: JobFolder) -> Attempt | Pool:
-    if not spec.workers:
-        return Attempt(spec, folder, 1)
-    from kinetic.backends.local.supervisor.pool import Pool
-
-    return Pool(spec, folder)
-
-
 def _open(spec: SupervisorSpec) -> Store:
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 
     return open_store(parse_location(spec.store))
-
-
-def _load(spec: SupervisorSpec) -> None:
-    """Import the modules that the end of an attempt and the next attempt need."""
-    import hashlib  # noqa: F401
-
-    import kinetic.backends.local.supervisor.report  # noqa: F401
-    import kinetic_payload.progress
-    import kinetic_payload.records.pending_uploads  # noqa: F401
-
-    _open(spec)
-    if spec.signing_key:
-        import hmac  # noqa: F401
 
 
 def _lock(path: str) -> None:
@@ -178,7 +157,11 @@ class _Job:
             attempt.advance()  # A runner may have ended before its SIGCHLD was handled.
             if not attempt.running:
                 break
-            timeout = self._record_when_due(attempt, self._load_when_due(attempt.timeout))
+            timeout = self._load_when_due(attempt.timeout)
+            if self.descendants is not None:
+                living = [runner.pid for runner in attempt.runners if runner.status is None]
+                left = self.descendants.record(living)
+                timeout = left if timeout is None else min(timeout, left)
             self._events.wait(timeout, attempt.lifelines)
         attempt.close()
         if isinstance(attempt, Attempt):
@@ -199,19 +182,19 @@ class _Job:
         if left > 0:
             return left if timeout is None else min(timeout, left)
         self._load_at = None
-        try:
-            _load(self._spec)
+        try:  # What the end of an attempt and the next attempt need.
+            import hashlib  # noqa: F401
+
+            import kinetic.backends.local.supervisor.report  # noqa: F401
+            import kinetic_payload.progress
+            import kinetic_payload.records.pending_uploads  # noqa: F401
+
+            _open(self._spec)
+            if self._spec.signing_key:
+                import hmac  # noqa: F401
         except ImportError as error:
             self._log(f"Kinetic was removed or replaced while the job started: {error}")
         return 0.0
-
-    def _record_when_due(self, attempt: Attempt | Pool, timeout: float | None) -> float | None:
-        """Record the runners' descendants if this is due; return how long to wait, at most *timeout*."""
-        if self.descendants is None:
-            return timeout
-        living = [runner.pid for runner in attempt.runners if runner.status is None]
-        left = self.descendants.record(living)
-        return left if timeout is None else min(timeout, left)
 
     def _verdict_on(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
@@ -225,14 +208,15 @@ class _Job:
         ended = []
         for host in range(spec.hosts):
             runner = by_host.get(host)
+            status = runner.status if runner else None
             ended.append(
                 EndedRunner(
                     host=host,
-                    status=runner.status if runner else None,
+                    status=status,
                     ended_by_us=runner.ended_by_us if runner else False,
                     first=host in attempt.first_failed,
                     note=self._note(attempt, host),
-                    printed=self._printed_error(attempt, host),
+                    printed=self._printed_error(attempt.number, host, status),
                 )
             )
         return self._report(ended, attempt.number, started_at)
@@ -284,15 +268,14 @@ class _Job:
                 self._write("running", reason)
             self._events.wait(_RETRY_SECONDS)
 
-    def _printed_error(self, attempt: Attempt, host: int) -> str:
+    def _printed_error(self, attempt: int, host: int, status: int | None) -> str:
         """Return the error that a runner printed, if it could not prepare the call; else an empty text."""
         from kinetic_payload.layout import STDERR_MARK
 
-        status = next((runner.status for runner in attempt.runners if runner.host == host), None)
         if status is None or os.waitstatus_to_exitcode(status) != _NOT_PREPARED:
             return ""
         try:
-            with open(self._folder.log(attempt.number, host), "rb") as stream:  # noqa: PTH123
+            with open(self._folder.log(attempt, host), "rb") as stream:  # noqa: PTH123
                 text = stream.read(_LOG_BYTES).decode(errors="replace")
         except OSError:
             return ""

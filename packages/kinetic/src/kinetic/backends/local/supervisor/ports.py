@@ -43,7 +43,8 @@ def reserve_port(folder: str) -> Port:
         fd = open_private(f"{folder}/{number}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _bind(number)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", number))
         except OSError:
             os.close(fd)
             continue
@@ -51,8 +52,3 @@ def reserve_port(folder: str) -> Port:
     raise OSError(
         errno.EADDRINUSE, f"No port of 127.0.0.1 from {_RANGE[0]} to {_RANGE[-1]} is free"
     )
-
-
-def _bind(number: int) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", number))

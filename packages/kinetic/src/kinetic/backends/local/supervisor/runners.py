@@ -107,7 +107,15 @@ def start_runner(
     """
     log = open_private(folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    own_end, runner_end = _lifeline(both_ways=spec.hosts > 1)
+    both_ways = spec.hosts > 1
+    if both_ways:
+        import socket
+
+        own_end, runner_end = (end.detach() for end in socket.socketpair())
+    else:  # A single host sends nothing.
+        runner_end, own_end = os.pipe()
+    os.set_blocking(own_end, False)
+    os.set_inheritable(runner_end, True)
     command, environment = spec.runner(
         attempt=attempt,
         host=host,
@@ -121,26 +129,13 @@ def start_runner(
             return processes.spawn(command, environment, (null, log, log))
 
         pid = limit.start(spawn) if limit is not None else spawn()
-        return Runner(host, pid, own_end, is_readable=spec.hosts > 1)
+        return Runner(host, pid, own_end, is_readable=both_ways)
     except BaseException:
         os.close(own_end)
         raise
     finally:
         for fd in (log, null, runner_end):
             os.close(fd)
-
-
-def _lifeline(*, both_ways: bool) -> tuple[int, int]:
-    """Return the supervisor's end and the runner's end. A single host sends nothing, so it gets a pipe."""
-    if both_ways:
-        import socket
-
-        own_end, runner_end = (end.detach() for end in socket.socketpair())
-    else:
-        runner_end, own_end = os.pipe()
-    os.set_blocking(own_end, False)
-    os.set_inheritable(runner_end, True)
-    return own_end, runner_end
 
 
 def reap(runners: Sequence[Runner]) -> None:

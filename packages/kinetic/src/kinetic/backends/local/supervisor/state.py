@@ -71,24 +71,17 @@ def read_state(path: str) -> State | None:
         return None
     try:
         state = json.loads(data)
-        if _is_state(state):
-            return state  # type: ignore[no-any-return]
+        if (
+            isinstance(state, dict)
+            and state.get("status") in _STATUSES
+            and isinstance(state.get("reason"), str)
+            and isinstance(state.get("attempts"), list)
+            and all(isinstance(one, dict) and _ATTEMPT.issubset(one) for one in state["attempts"])
+        ):
+            return state  # type: ignore[return-value]
     except (ValueError, RecursionError):
         pass
     return {"status": "running", "reason": f"{path} is damaged.", "attempts": []}
-
-
-def _is_state(found: object) -> bool:
-    return (
-        isinstance(found, dict)
-        and found.get("status") in _STATUSES
-        and isinstance(found.get("reason"), str)
-        and isinstance(found.get("attempts"), list)
-        and all(
-            isinstance(attempt, dict) and _ATTEMPT.issubset(attempt)
-            for attempt in found["attempts"]
-        )
-    )
 
 
 _STATUSES = ("running", "succeeded", "failed")
