@@ -50,8 +50,12 @@ def call(
         console = Console.of_this_process(request.settings)
         if console.interactive and is_terminal(sys.stdin):
             ask = ask or input
-    if request.debug:
-        _require_terminal(request, console)
+    if request.debug and not (console.interactive or request.settings.no_tty_debug.value):
+        raise InvalidRequestError(
+            "A blocking call of a function with debug=True waits until you attach a debugger, and stderr, on "
+            "which it prints how to attach, is not a terminal.",
+            hint="Call run_async(), and then debug_attach() of the handle. Or set KINETIC_NO_TTY_DEBUG=1.",
+        )
     began = time.monotonic()
     started: list[JobHandle] = []
     seen: JobStatus | None = None
@@ -101,16 +105,6 @@ def call(
                 _offer_to_cancel(started[0], console, ask)
             # Omit Kinetic's frames and the context, which would push the note off the screen.
             raise stop.with_traceback(None) from None
-
-
-def _require_terminal(request: JobRequest, console: Console) -> None:
-    if console.interactive or request.settings.no_tty_debug.value:
-        return
-    raise InvalidRequestError(
-        "A blocking call of a function with debug=True waits until you attach a debugger, and stderr, on "
-        "which it prints how to attach, is not a terminal.",
-        hint="Call run_async(), and then debug_attach() of the handle. Or set KINETIC_NO_TTY_DEBUG=1.",
-    )
 
 
 def _line_printer(

@@ -82,7 +82,16 @@ def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
         )
     checked = tuple(patterns or ())
     for pattern in checked:
-        _check_pattern(pattern)
+        if not isinstance(pattern, str) or not pattern or "=" in pattern or "\0" in pattern:
+            raise InvalidRequestError(
+                f"capture_env_vars contains {pattern!r}, which is not the name of a variable.",
+                hint="Give names, or prefixes followed by '*'; the values are taken from your environment.",
+            )
+        if "*" in pattern[:-1]:
+            raise InvalidRequestError(
+                f"capture_env_vars contains {pattern!r}; a '*' is allowed at the end only.",
+                hint="Give names, or prefixes followed by '*'.",
+            )
     return checked
 
 
@@ -105,19 +114,6 @@ def capture(patterns: Iterable[str], environ: Mapping[str, str]) -> Captured:
         else:
             missing.append(pattern)
     return Captured(SecretValues(captured), tuple(missing), tuple(unmatched))
-
-
-def _check_pattern(pattern: object) -> None:
-    if not isinstance(pattern, str) or not pattern or "=" in pattern or "\0" in pattern:
-        raise InvalidRequestError(
-            f"capture_env_vars contains {pattern!r}, which is not the name of a variable.",
-            hint="Give names, or prefixes followed by '*'; the values are taken from your environment.",
-        )
-    if "*" in pattern[:-1]:
-        raise InvalidRequestError(
-            f"capture_env_vars contains {pattern!r}; a '*' is allowed at the end only.",
-            hint="Give names, or prefixes followed by '*'.",
-        )
 
 
 def _describes_machine(name: str) -> bool:

@@ -40,7 +40,14 @@ def check_data(
     if data.is_local:
         data.check()
         if data.fuse and here:
-            _check_mount(data)
+            from kinetic_runner.data.mounts import why_not_read_only
+
+            why_not = why_not_read_only()
+            if why_not is not None:
+                raise InvalidRequestError(
+                    f"{data!r} cannot be read in place by a local job: {why_not}",
+                    hint="Leave fuse=True out: then it is copied.",
+                )
     elif data.is_hf:
         # The default environment has the libraries that are installed here.
         if here and request.image.mode == "default":
@@ -52,18 +59,22 @@ def check_data(
                 hint="Leave fuse=True out: then it is downloaded. Choose a folder or an object that "
                 "is small enough to try the function with.",
             )
-        _check_bucket(data, here, limit, warn, open_bucket)
+        from kinetic_payload.data import bucket as bucket_data
+        from kinetic_payload.data.sources import parse_gcs
 
-
-def _check_mount(data: Data) -> None:
-    from kinetic_runner.data.mounts import why_not_read_only
-
-    why_not = why_not_read_only()
-    if why_not is not None:
-        raise InvalidRequestError(
-            f"{data!r} cannot be read in place by a local job: {why_not}",
-            hint="Leave fuse=True out: then it is copied.",
-        )
+        source = parse_gcs(data.path)
+        try:
+            bucket = (open_bucket or bucket_data.open_bucket)(source)
+            bucket_data.look(bucket.limited(limit), source)
+        except (StorePermissionError, CredentialsError) as error:
+            if here:
+                raise DataError(
+                    f"{data!r} cannot be read. {error.message}", hint=error.hint
+                ) from error
+            warn(
+                f"{data!r} could not be checked: {error.message} The job will read it with the permissions "
+                "of its own account."
+            )
 
 
 def _check_library(data: Data) -> None:
@@ -80,26 +91,3 @@ def _check_library(data: Data) -> None:
     error = why_unusable(data.path, version, trusts=data.hf_trust_remote_code)
     if error is not None:
         raise error
-
-
-def _check_bucket(
-    data: Data,
-    here: bool,
-    limit: OutageLimit,
-    warn: Callable[[str], None],
-    open_bucket: Callable[[GcsSource], ExternalBucket] | None,
-) -> None:
-    from kinetic_payload.data import bucket as bucket_data
-    from kinetic_payload.data.sources import parse_gcs
-
-    source = parse_gcs(data.path)
-    try:
-        bucket = (open_bucket or bucket_data.open_bucket)(source)
-        bucket_data.look(bucket.limited(limit), source)
-    except (StorePermissionError, CredentialsError) as error:
-        if here:
-            raise DataError(f"{data!r} cannot be read. {error.message}", hint=error.hint) from error
-        warn(
-            f"{data!r} could not be checked: {error.message} The job will read it with the permissions "
-            "of its own account."
-        )

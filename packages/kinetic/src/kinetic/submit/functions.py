@@ -46,7 +46,28 @@ def check_callable(function: object) -> Callable[..., Any]:
         )
     # The function inside a wrapper (`functools.wraps`) is not checked: the wrapper may run an async one.
     for layer in _layers(function):
-        _check_layer(layer)
+        if hasattr(layer, "cache_info") and hasattr(layer, "cache_clear"):
+            raise InvalidCallableError(
+                f"{_name(layer)} is wrapped by functools.lru_cache, whose cache the job does not have.",
+                hint="Put @functools.lru_cache on top and @kinetic.run(...) below it.",
+            )
+        if isinstance(layer, BuiltinFunctionType | BuiltinMethodType):
+            raise InvalidCallableError(
+                f"{_name(layer)} is built into Python or into an extension.",
+                hint="Decorate a function of your own that calls it.",
+            )
+        flags = int(getattr(getattr(layer, "__code__", None), "co_flags", 0))
+        if flags & (_COROUTINE | _ASYNC_GENERATOR):
+            raise InvalidCallableError(
+                f"{_name(layer)} is an async function; a job runs plain functions only.",
+                hint="Decorate a plain function that calls asyncio.run(...) inside. To wait for a job "
+                "without blocking: await function.run_async(...).",
+            )
+        if flags & _GENERATOR:
+            raise InvalidCallableError(
+                f"{_name(layer)} is a generator; a job returns one value when it ends.",
+                hint="Return a list, or write to KINETIC_OUTPUT_DIR as you go.",
+            )
     return function
 
 
@@ -106,31 +127,6 @@ def check_class_given(remote: object, args: tuple[Any, ...]) -> None:
         f"{name} is a classmethod, and on this Python its run_async does not get the class.",
         hint=f"Write {name}.__func__.run_async({owner.__name__}, ...).",
     )
-
-
-def _check_layer(layer: object) -> None:
-    if hasattr(layer, "cache_info") and hasattr(layer, "cache_clear"):
-        raise InvalidCallableError(
-            f"{_name(layer)} is wrapped by functools.lru_cache, whose cache the job does not have.",
-            hint="Put @functools.lru_cache on top and @kinetic.run(...) below it.",
-        )
-    if isinstance(layer, BuiltinFunctionType | BuiltinMethodType):
-        raise InvalidCallableError(
-            f"{_name(layer)} is built into Python or into an extension.",
-            hint="Decorate a function of your own that calls it.",
-        )
-    flags = int(getattr(getattr(layer, "__code__", None), "co_flags", 0))
-    if flags & (_COROUTINE | _ASYNC_GENERATOR):
-        raise InvalidCallableError(
-            f"{_name(layer)} is an async function; a job runs plain functions only.",
-            hint="Decorate a plain function that calls asyncio.run(...) inside. To wait for a job "
-            "without blocking: await function.run_async(...).",
-        )
-    if flags & _GENERATOR:
-        raise InvalidCallableError(
-            f"{_name(layer)} is a generator; a job returns one value when it ends.",
-            hint="Return a list, or write to KINETIC_OUTPUT_DIR as you go.",
-        )
 
 
 def _layers(function: Any) -> Iterator[Any]:

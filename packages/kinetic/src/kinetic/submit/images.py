@@ -60,9 +60,10 @@ def parse_container_image(text: object) -> ContainerImage:
             hint=f"For an image of Docker Hub write its tag, too: '{text.strip()}:latest'. {_HINT}",
         )
     if not _ADDRESS.fullmatch(text):
+        meant = _in_lower_case("".join(text.split()).rpartition("://")[2])
         raise InvalidRequestError(
             f"container_image={text!r} is not the address of an image{_why_not(text)}.",
-            hint=_suggestion(text),
+            hint=f"Did you mean {meant!r}?" if _ADDRESS.fullmatch(meant) else _HINT,
         )
     return ContainerImage("custom", text)
 
@@ -79,11 +80,6 @@ def _why_not(text: str) -> str:
     if digest and not _DIGEST.fullmatch(digest):
         return ": its digest is not sha256: and 64 hexadecimal digits"
     return ""
-
-
-def _suggestion(text: str) -> str:
-    near = _in_lower_case("".join(text.split()).rpartition("://")[2])
-    return f"Did you mean {near!r}?" if _ADDRESS.fullmatch(near) else _HINT
 
 
 def _in_lower_case(text: str) -> str:

@@ -70,24 +70,24 @@ def request_of(
         # Under Pathways the function runs on another machine than that of the accelerator.
         check_size(options)
     target = Target.in_settings(settings)
-    _refuse_without_target(entry, target, environ)
+    if not (entry.on_this_machine or target.named or is_in_pod(environ)):
+        raise ConfigurationError(
+            f"The backend {entry.name!r} needs a project, and none is set.",
+            hint=f"To run on this machine: backend={LOCAL!r} or KINETIC_BACKEND={LOCAL}. "
+            "Else give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile.",
+        )
     _check_names(settings, entry)
     captured = capture(options.capture, environ)
-    output_dir = settings.output_dir.value
     notes = [*captured.notes()]
-    if output_dir is not None and output_dir.startswith("gs://"):
-        parse_location(output_dir)  # It raises the error if that names no bucket.
-    elif output_dir is not None and "://" in output_dir:
-        raise InvalidRequestError(
-            f"output_dir={output_dir!r} is neither a folder nor a URI in a bucket of Google Cloud.",
-            hint="Write gs://BUCKET/FOLDER or leave it out. Pass an address elsewhere to the function as an argument.",
-        )
-    if entry.on_this_machine:
-        output_dir = _output_dir(output_dir, cwd)
-    elif output_dir is not None and "://" not in output_dir:
-        notes.append(_check_folder_of_pod(output_dir))
+    output_dir = settings.output_dir.value
+    if output_dir is not None:
+        output_dir = _output_dir(output_dir, cwd if entry.on_this_machine else None, notes)
+    overrides, of_profile = options.pod_overrides, settings.pod_overrides.value
+    # A profile also applies to jobs on this machine, which have no pods.
+    if overrides is None and of_profile and not entry.on_this_machine:
+        overrides = check_pod_overrides(of_profile)
     return JobRequest(
-        **{**vars(options), "pod_overrides": _pod_overrides(options, settings, entry)},
+        **{**vars(options), "pod_overrides": overrides or {}},
         function_name=name_of(function),
         backend=entry.name,
         semantics=semantics,
@@ -113,25 +113,6 @@ def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:
     return asked_for(named.value, named.source)
 
 
-def _refuse_without_target(entry: Entry, target: Target, environ: Mapping[str, str]) -> None:
-    if entry.on_this_machine or target.named or is_in_pod(environ):
-        return
-    raise ConfigurationError(
-        f"The backend {entry.name!r} needs a project, and none is set.",
-        hint=f"To run on this machine: backend={LOCAL!r} or KINETIC_BACKEND={LOCAL}. "
-        "Else give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile.",
-    )
-
-
-def _pod_overrides(options: RunOptions, settings: Settings, entry: Entry) -> Mapping[str, Any]:
-    if options.pod_overrides is not None:
-        return options.pod_overrides
-    if entry.on_this_machine or not settings.pod_overrides.value:
-        # A profile also applies to jobs on this machine, which have no pods.
-        return {}
-    return check_pod_overrides(settings.pod_overrides.value)
-
-
 def _check_names(settings: Settings, entry: Entry) -> None:
     """Refuse names that Kubernetes cannot accept."""
     from kinetic_k8s.manifests.names import is_namespace_name, is_object_name
@@ -152,22 +133,27 @@ def _check_names(settings: Settings, entry: Entry) -> None:
         )
 
 
-def _check_folder_of_pod(text: str) -> str:
-    """Refuse *text* as `output_dir` on a cluster unless it is absolute; return a warning."""
-    if not text.startswith("/"):
+def _output_dir(text: str, cwd: Path | None, notes: list[str]) -> str:
+    """Return `output_dir`, absolute; without *cwd* it is that of a pod. Append warnings to *notes*."""
+    if text.startswith("gs://"):
+        parse_location(text)  # It raises the error if that names no bucket.
+        return text
+    if "://" in text:
         raise InvalidRequestError(
-            f"output_dir={text!r} is neither a URI in a bucket nor an absolute path. Pods do not have the "
-            "folders of this machine.",
-            hint="Write gs://BUCKET/FOLDER, or leave it out: then each job has a folder in the store.",
+            f"output_dir={text!r} is neither a folder nor a URI in a bucket of Google Cloud.",
+            hint="Write gs://BUCKET/FOLDER or leave it out. Pass an address elsewhere to the function as an argument.",
         )
-    return (
-        f"output_dir={text!r} is a folder of the pod: unless pod_overrides mounts a volume there, it is removed "
-        "with the pod"
-    )
-
-
-def _output_dir(text: str | None, cwd: Path) -> str | None:
-    if text is None or "://" in text:
+    if cwd is None:
+        if not text.startswith("/"):
+            raise InvalidRequestError(
+                f"output_dir={text!r} is neither a URI in a bucket nor an absolute path. Pods do not have the "
+                "folders of this machine.",
+                hint="Write gs://BUCKET/FOLDER, or leave it out: then each job has a folder in the store.",
+            )
+        notes.append(
+            f"output_dir={text!r} is a folder of the pod: unless pod_overrides mounts a volume there, it is removed "
+            "with the pod"
+        )
         return text
     if text.startswith("gs:"):
         raise InvalidRequestError(

@@ -111,7 +111,16 @@ class Rollback:
                 self._remove(services)
         except BaseException as failure:
             interrupted = not isinstance(failure, Exception)
-            (failure if interrupted else reason).add_note(self._left_behind(failure))
+            why = str(failure) or "it was not removed in time."
+            # Without a record, no command finds the objects.
+            left = ", ".join(f"{self.services.store.location}/{name}" for name in self.written)
+            command = f"kinetic {'batches' if is_group_id(self.job_id) else 'jobs'} cleanup"
+            todo = (
+                f"Remove it with: {command} {self.job_id}" if self.recorded else f"Remove: {left}"
+            )
+            (failure if interrupted else reason).add_note(
+                f"{title_of(self.job_id)} did not start, and parts of it may be left behind: {why}\n{todo}"
+            )
             if interrupted:
                 raise
         return reason
@@ -135,14 +144,3 @@ class Rollback:
         else:
             for name in reversed(self.written):
                 services.store.delete(name)
-
-    def _left_behind(self, failure: BaseException) -> str:
-        why = str(failure) or "it was not removed in time."
-        left = ", ".join(f"{self.services.store.location}/{name}" for name in self.written)
-        # Without a record, no command finds the objects.
-        todo = (
-            f"Remove it with: kinetic {'batches' if is_group_id(self.job_id) else 'jobs'} cleanup {self.job_id}"
-            if self.recorded
-            else f"Remove: {left}"
-        )
-        return f"{title_of(self.job_id)} did not start, and parts of it may be left behind: {why}\n{todo}"
