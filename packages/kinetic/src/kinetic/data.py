@@ -57,24 +57,22 @@ class Data(_Path):
         self._fuse = bool(fuse)
         self._trusts = bool(hf_trust_remote_code)
         self._path = given
-        if not references.inside_job():
-            self._path = _resolve(given)
-            self._check_options()
-
-    def _check_options(self) -> None:
+        if references.inside_job():
+            return
+        self._path = _resolve(given)
         if self._trusts and not self.is_hf:
             raise InvalidRequestError(
-                f"hf_trust_remote_code is for hf:// data only; got {self._given!r}.",
+                f"hf_trust_remote_code is for hf:// data only; got {given!r}.",
                 hint="Leave hf_trust_remote_code out.",
             )
         if self._fuse and self.is_hf:
             raise InvalidRequestError(
-                f"{self._given!r} cannot be mounted: a data set of the Hub is downloaded.",
+                f"{given!r} cannot be mounted: a data set of the Hub is downloaded.",
                 hint="Leave fuse=True out.",
             )
         if self._fuse and "," in self._path:
             raise InvalidRequestError(
-                f"{self._given!r} cannot be mounted: mount options are split at every comma.",
+                f"{given!r} cannot be mounted: mount options are split at every comma.",
                 hint="Leave fuse=True out, or use a path without commas.",
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
@@ -47,7 +47,7 @@ def _print_error(
     from kinetic.settings.settings import environment
 
     full = environment().get("KINETIC_TRACEBACK", "").strip().lower() == "full"
-    if full or not _is_raised_by_kinetic(error, list(_entries(trace))):
+    if full or not _is_raised_by_kinetic(error, trace):
         show(kind, error, trace)
         return
     cause, hidden = error.__cause__, error.__suppress_context__
@@ -64,20 +64,18 @@ def _print_error(
             error.__cause__, error.__suppress_context__ = cause, hidden
 
 
-def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
-
-
-def _is_raised_by_kinetic(error: BaseException, trace: list[TracebackType]) -> bool:
+def _is_raised_by_kinetic(error: BaseException, trace: TracebackType | None) -> bool:
     from kinetic.jobs.fetch import Collected
 
-    if isinstance(error, KeyboardInterrupt):
-        return any(map(_is_own, trace))
-    last = trace[-1] if trace else None
-    if last is None or isinstance(error, KineticError):
-        return last is not None and _is_own(last)
+    last = None
+    while trace is not None:
+        if isinstance(error, KeyboardInterrupt) and _is_own(trace):
+            return True
+        last, trace = trace, trace.tb_next
+    if last is None or isinstance(error, KeyboardInterrupt):
+        return False
+    if isinstance(error, KineticError):
+        return _is_own(last)
     return last.tb_frame.f_code is Collected.get.__code__  # It is that of a job's function.
 
 

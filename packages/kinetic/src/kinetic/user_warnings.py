@@ -130,7 +130,8 @@ def caller_warning() -> Callable[[str], None]:
     frame: FrameType | None = user
     while frame is not None:
         # Frames of the standard library, such as context managers, may lie between those of Kinetic.
-        if _is_kinetic(frame.f_globals.get("__name__")):
+        module = frame.f_globals.get("__name__")
+        if isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload"):
             user = frame.f_back or frame
         frame = frame.f_back
     file, line, names = user.f_code.co_filename, user.f_lineno, user.f_globals
@@ -153,7 +154,3 @@ def warn_or_log(text: str, warn: Callable[[str], None]) -> None:
         warn(text)
     except Warning:
         logging.getLogger("kinetic").warning(text)
-
-
-def _is_kinetic(module: object) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload")

@@ -26,7 +26,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from math import inf
@@ -38,7 +38,7 @@ from kinetic.home.liveness import is_alive
 from kinetic.home.paths import Home, JobFolder
 from kinetic.home.removal import remove_tree
 from kinetic.retention.ages import DAY, EXPIRY, LEFT_AGE, UNUSED_DAYS, days_of
-from kinetic.retention.needs import Needs, read_needs
+from kinetic.retention.needs import read_needs
 from kinetic.retention.removal import remove, units_of, unused_parts
 from kinetic_payload.errors import PreconditionFailedError, StoreError, StoreUnavailableError
 from kinetic_payload.files.due import is_due as is_mark_due
@@ -144,7 +144,8 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
     with _ignored_failures():
         _collect_staging(home, now - LEFT_AGE)
     with _ignored_failures():
-        job_ids = list(_ids_in(store))
+        folders = ((prefix, name) for prefix in ("", GROUPS) for name in store.folders(prefix))
+        job_ids = [name[len(prefix) :].rstrip("/") for prefix, name in folders]
         collect_unrecorded(store, job_ids, now if store_now is None else store_now)
     with _ignored_failures():
         _collect_forgotten(home, store, oldest)
@@ -272,10 +273,6 @@ def _collect_objects(store: Store, now: float) -> None:
         oldest = now - _age_of(data_prefix(unit.owner) if unit.kind == "data" else unit.last.name)
         if unit.newest < oldest and not kept:
             remove(store, unit, oldest)
-    _collect_payloads(store, needs, now)
-
-
-def _collect_payloads(store: Store, needs: Needs, now: float) -> None:
     for job_id in needs.ended:
         found = store.stat(JobObjects(job_id).payload)
         if found is not None and found.updated < now - _age_of(found.name):
@@ -319,13 +316,6 @@ def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None
                     store.delete(info.name, if_generation=info.generation)
 
     parallel_map(collect_one, filter(is_run_id, job_ids), threads=store.concurrency)
-
-
-def _ids_in(store: Store) -> Iterator[str]:
-    """Iterate over the names of the folders of jobs, and of batches."""
-    for prefix in ("", GROUPS):
-        for folder in store.folders(prefix):
-            yield folder[len(prefix) :].rstrip("/")
 
 
 def _children(folder: str) -> list[Path]:

@@ -26,8 +26,11 @@ def needed_by(home: Home, store: Location) -> list[str]:
 def full_disk(folders: Iterable[str]) -> str:
     """Return a message about the first of *folders* whose disk is full; empty if none is."""
     for folder in folders:
+        path = Path(folder)
         try:
-            disk = os.statvfs(_existing(folder))
+            while not path.exists() and path != path.parent:
+                path = path.parent
+            disk = os.statvfs(path)
         except OSError:
             continue
         free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
@@ -36,13 +39,6 @@ def full_disk(folders: Iterable[str]) -> str:
         if disk.f_files and not disk.f_favail:
             return _message(folder, "it can hold no further file")
     return ""
-
-
-def _existing(folder: str) -> Path:
-    path = Path(folder)
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
 
 
 def _message(folder: str, seen: str) -> str:

@@ -97,47 +97,38 @@ def ensure_environment(
         UvNotFoundError: There is no uv.
     """
     report_any = report or (lambda _: None)
-    request = _lock_request(start, project, home, bucket=bucket, environ=environ)
+    # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
+    platform = f"{sys.platform}-{os.uname().machine}"
+    found = find_dependencies(start, project=project, environ=environ)
+    dependencies = found.for_target(platform, _PYTHON)
+    dependencies.refuse_unusable(_PYTHON)
+    own, fallback = own_wheels_of(dependencies, home)
+    asked = {requirement.name for requirement in dependencies.requirements}
+    request = LockRequest(
+        dependencies=dependencies,
+        target=None,
+        interpreter=sys.executable,
+        python=_PYTHON,
+        platform=platform,
+        additions=(BUCKET_REQUIREMENT,) if bucket and BUCKET_CLIENT not in asked else (),
+        preferences=()
+        if PICKLE in asked
+        else (f"{PICKLE} @ {copied_wheel(home.joinpath(*FOLDER), PICKLE, PICKLE).as_uri()}",),
+        own=own,
+        fallback=fallback,
+        locked=find_lock(dependencies),
+    )
     lock = ensure_lock(request, home=home, environ=environ, report=report_any, refresh=refresh)
     checked()
-    environment = _Place(home, request.dependencies, environ, report_any).ensure(lock)
-    notes = (*request.dependencies.notes, *lock.notes)
-    return replace(environment, notes=notes)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The home in which environments are made, and what makes them."""
-
-    home: Path
-    dependencies: Dependencies
-    environ: Mapping[str, str] | None
-    report: Report
-
-    def ensure(self, lock: Lock) -> VirtualEnvironment:
-        """Return the environment with the packages of *lock*, and make it first if it does not exist."""
-        ingredients = [_LAYOUT, lock.digest, os.path.realpath(sys.executable), _PYTHON]
-        digest = hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
-        folder = self.home / ENVIRONMENTS / digest
-
-        def make() -> VirtualEnvironment:
-            self.report(f"Making an isolated environment with {len(lock.packages)} packages.")
-            _make(folder, lock, self, find_uv(self.environ))
-            self.report("The environment is ready, and is reused from now on.")
-            found = _ready(folder)
-            if found is None:
-                raise KineticError(
-                    f"The environment {folder} was made, but it has no working Python.",
-                    hint=f"Check whether {sys.executable} was removed.",
-                )
-            return found
-
-        return single_flight(
-            folder,
-            ready=partial(_ready, folder),
-            make=make,
-            waiting=partial(self.report, _WAITING),
-        )
+    ingredients = [_LAYOUT, lock.digest, os.path.realpath(sys.executable), _PYTHON]
+    folder = home / ENVIRONMENTS / hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
+    environment = single_flight(
+        folder,
+        ready=partial(_ready, folder),
+        make=partial(_make, folder, lock, dependencies, environ, report_any),
+        waiting=partial(report_any, _WAITING),
+    )
+    return replace(environment, notes=(*dependencies.notes, *lock.notes))
 
 
 def remove_environment(home: Path, digest: str, *, unused_since: float | None = None) -> bool:
@@ -171,37 +162,6 @@ def last_used(folder: Path) -> float:
     return 0.0
 
 
-def _lock_request(
-    start: Path | None,
-    project: Path | None,
-    home: Path,
-    *,
-    bucket: bool,
-    environ: Mapping[str, str] | None,
-) -> LockRequest:
-    # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
-    platform = f"{sys.platform}-{os.uname().machine}"
-    found = find_dependencies(start, project=project, environ=environ)
-    dependencies = found.for_target(platform, _PYTHON)
-    dependencies.refuse_unusable(_PYTHON)
-    own, fallback = own_wheels_of(dependencies, home)
-    asked = {requirement.name for requirement in dependencies.requirements}
-    return LockRequest(
-        dependencies=dependencies,
-        target=None,
-        interpreter=sys.executable,
-        python=_PYTHON,
-        platform=platform,
-        additions=(BUCKET_REQUIREMENT,) if bucket and BUCKET_CLIENT not in asked else (),
-        preferences=()
-        if PICKLE in asked
-        else (f"{PICKLE} @ {copied_wheel(home.joinpath(*FOLDER), PICKLE, PICKLE).as_uri()}",),
-        own=own,
-        fallback=fallback,
-        locked=find_lock(dependencies),
-    )
-
-
 def _ready(folder: Path) -> VirtualEnvironment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
@@ -219,8 +179,16 @@ def _ready(folder: Path) -> VirtualEnvironment | None:
     return VirtualEnvironment(python, folder.name)
 
 
-def _make(folder: Path, lock: Lock, place: _Place, uv: Uv) -> None:
-    """Make the environment in *folder*; on any failure nothing of it stays."""
+def _make(
+    folder: Path,
+    lock: Lock,
+    dependencies: Dependencies,
+    environ: Mapping[str, str] | None,
+    report: Report,
+) -> VirtualEnvironment:
+    """Make the environment in *folder*; if that fails, nothing of it stays."""
+    report(f"Making an isolated environment with {len(lock.packages)} packages.")
+    uv = find_uv(environ)
     _clear(folder)
     make_folder(folder)
     venv = folder / f"venv-{secrets.token_hex(3)}"
@@ -228,7 +196,7 @@ def _make(folder: Path, lock: Lock, place: _Place, uv: Uv) -> None:
         uv.run("venv", "--no-project", "--python", sys.executable, str(venv))
         # Inside the folder, so that remains of a killed process are removed with it.
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            output = _install(venv, lock, place, uv, Path(scratch))
+            output = _install(venv, lock, dependencies, uv, Path(scratch))
         write_private(folder / "uv.log", output.encode())
         write_private(folder / "pylock.toml", pylock_text(lock.packages).encode())
         record = {"layout": _LAYOUT, "venv": venv.name}
@@ -236,14 +204,22 @@ def _make(folder: Path, lock: Lock, place: _Place, uv: Uv) -> None:
     except BaseException:
         _clear(folder)
         raise
+    report("The environment is ready, and is reused from now on.")
+    found = _ready(folder)
+    if found is None:
+        raise KineticError(
+            f"The environment {folder} was made, but it has no working Python.",
+            hint=f"Check whether {sys.executable} was removed.",
+        )
+    return found
 
 
-def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> str:
+def _install(venv: Path, lock: Lock, dependencies: Dependencies, uv: Uv, scratch: Path) -> str:
     """Install the packages of *lock*; return the output of uv."""
-    given = write_install_input(scratch, place.dependencies, lock.packages, uv.environment)
+    given = write_install_input(scratch, dependencies, lock.packages, uv.environment)
     command = ["pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
     command += given.arguments
-    modes = [*place.dependencies.settings.values("link-mode"), uv.environment.get(_LINK_MODE)]
+    modes = [*dependencies.settings.values("link-mode"), uv.environment.get(_LINK_MODE)]
     if "symlink" in modes:
         # The environment must outlive uv's cache.
         command += ["--link-mode", "copy"]
@@ -251,7 +227,7 @@ def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> st
         return uv.run(*command, folder=scratch, project=given.project, more=given.variables)
     except InstallError as error:
         # Its text is in the message.
-        failure = explained(error, place.dependencies, "could not be installed")
+        failure = explained(error, dependencies, "could not be installed")
         if _GONE.search(error.output):
             failure.hint = "A file is not on its server any more. Resolve the dependencies again: set KINETIC_REBUILD=1."
         raise failure from None

@@ -42,7 +42,14 @@ def remove_tree(path: str) -> tuple[str, ...]:
     shutil.rmtree(path, ignore_errors=True)
     if not os.path.lexists(path):
         return ()
-    _make_writable(path)
+    # Make all folders of the tree writable, except those of other users.
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError):
+            os.chmod(folder, 0o700)  # noqa: PTH101 - not a link: see below
+        with suppress(OSError), os.scandir(folder) as entries:
+            folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     left: list[str] = []
 
     def note(_: object, where: str, error: BaseException) -> None:
@@ -58,28 +65,17 @@ def remove_tree(path: str) -> tuple[str, ...]:
     return tuple(left)
 
 
-def _make_writable(path: str) -> None:
-    """Make all folders of the tree writable, except those of other users."""
-    folders = [path]
-    while folders:
-        folder = folders.pop()
-        with suppress(OSError):
-            os.chmod(folder, 0o700)  # noqa: PTH101 - not a link: see below
-        with suppress(OSError), os.scandir(folder) as entries:
-            folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
 def _mount_points_below(path: str) -> list[str]:
-    inside = os.path.realpath(path) + "/"
-    return [point for point in _mount_points() if f"{point}/".startswith(inside)]
-
-
-def _mount_points() -> list[str]:
-    if sys.platform != "linux":
+    if sys.platform == "linux":
+        # Not with psutil: every blocking call would wait for its import.
+        with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
+            names = [os.fsdecode(line.split(b" ")[4]) for line in table]
+        points = [
+            re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), name) for name in names
+        ]
+    else:
         import psutil
 
-        return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
-    # Not with psutil: every blocking call would wait for its import.
-    with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
-        points = [os.fsdecode(line.split(b" ")[4]) for line in table]
-    return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point) for point in points]
+        points = [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
+    inside = os.path.realpath(path) + "/"
+    return [point for point in points if f"{point}/".startswith(inside)]
