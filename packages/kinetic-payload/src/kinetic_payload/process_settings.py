@@ -49,7 +49,30 @@ _KERAS: Final = "keras."
 
 def read_settings(environ: Mapping[str, str], defaults: Mapping[str, str] | None) -> dict[str, str]:
     """Return the settings of this process, by name; *defaults* are those of `jax_defaults`."""
-    return {**_of_jax(environ, defaults), **_of_keras(), **_of_logging()}
+    if defaults is None:
+        found = {name: value for name, value in environ.items() if _CHANGES_VALUES.fullmatch(name)}
+    else:
+        options = options_of(sys.modules["jax"].config)
+        found = {name: value for name, value in options.items() if value != defaults.get(name)}
+    keras: Any = getattr(sys.modules.get("keras"), "config", None)
+    if hasattr(keras, "dtype_policy"):  # Not Keras 2, nor half imported
+        policy = keras.dtype_policy().name
+        if keras.floatx() != "float32":
+            found[f"{_KERAS}floatx"] = keras.floatx()
+        # A map of policies has no name to set it by.
+        if policy != keras.floatx() and not policy.startswith("map_"):
+            found[f"{_KERAS}dtype_policy"] = policy
+    level = logging.root.level
+    for handler in logging.root.handlers:
+        # The handlers of pytest, absl and Rich are none that `basicConfig` makes.
+        if type(handler) is logging.StreamHandler and _is_plain(handler.formatter):
+            level = max(level, handler.level)
+            found[f"{_LOGGING}format"] = str(handler.formatter._fmt)  # noqa: SLF001 - nothing else shows it
+            if handler.formatter.datefmt:
+                found[f"{_LOGGING}datefmt"] = handler.formatter.datefmt
+    if level != logging.WARNING:
+        found[f"{_LOGGING}level"] = str(level)
+    return found
 
 
 def untravelled_settings() -> list[str]:
@@ -138,40 +161,6 @@ def options_of(config: Any) -> dict[str, str]:
         if name.startswith("jax_") and isinstance(value, str | int | float):
             found[name.upper()] = str(value)
     return {name: value for name, value in found.items() if not _OF_THE_MACHINE.search(name)}
-
-
-def _of_jax(environ: Mapping[str, str], defaults: Mapping[str, str] | None) -> dict[str, str]:
-    if defaults is None:
-        return {name: value for name, value in environ.items() if _CHANGES_VALUES.fullmatch(name)}
-    options = options_of(sys.modules["jax"].config)
-    return {name: value for name, value in options.items() if value != defaults.get(name)}
-
-
-def _of_keras() -> dict[str, str]:
-    config: Any = getattr(sys.modules.get("keras"), "config", None)
-    if not hasattr(config, "dtype_policy"):  # Keras 2, or half imported
-        return {}
-    found, policy = {}, config.dtype_policy().name
-    if config.floatx() != "float32":
-        found[f"{_KERAS}floatx"] = config.floatx()
-    # A map of policies has no name to set it by.
-    if policy != config.floatx() and not policy.startswith("map_"):
-        found[f"{_KERAS}dtype_policy"] = policy
-    return found
-
-
-def _of_logging() -> dict[str, str]:
-    level, found = logging.root.level, {}
-    for handler in logging.root.handlers:
-        # The handlers of pytest, absl and Rich are none that `basicConfig` makes.
-        if type(handler) is logging.StreamHandler and _is_plain(handler.formatter):
-            level = max(level, handler.level)
-            found[f"{_LOGGING}format"] = str(handler.formatter._fmt)  # noqa: SLF001 - nothing else shows it
-            if handler.formatter.datefmt:
-                found[f"{_LOGGING}datefmt"] = handler.formatter.datefmt
-    if level != logging.WARNING:
-        found[f"{_LOGGING}level"] = str(level)
-    return found
 
 
 def _is_plain(formatter: logging.Formatter | None) -> TypeGuard[logging.Formatter]:

@@ -27,9 +27,18 @@ def proxy_of_environment(server: str, environ: Mapping[str, str] | None = None) 
     """
     address = urlsplit(server)
     host = (address.hostname or "").lower()
-    found = getproxies() if environ is None else _proxies_in(environ)
+    if environ is None:
+        found = getproxies()
+    else:  # By the rules of `urllib.request`: names in lower case have precedence.
+        lower = {name: value for name, value in environ.items() if name == name.lower()}
+        named = {name.lower(): value for name, value in environ.items()} | lower
+        found = {
+            name.removesuffix("_proxy"): value
+            for name, value in named.items()
+            if name.endswith("_proxy") and value
+        }
     proxy = found.get(address.scheme)
-    if not proxy or _is_of_this_machine(host):
+    if not proxy or host == "localhost" or (_is_address(host) and ip_address(host).is_loopback):
         return None
     if environ is None and not getproxies_environment() and proxy_bypass(host):
         return None  # They are the settings of the system.
@@ -73,21 +82,6 @@ def proxy_headers(proxy: str) -> dict[str, str]:
         return {}
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return {"Proxy-Authorization": f"Basic {b64encode(user.encode()).decode()}"}
-
-
-def _proxies_in(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxies of *environ*, scheme → address, by the rules of `urllib.request`."""
-    lower = {name: value for name, value in environ.items() if name == name.lower()}
-    named = {name.lower(): value for name, value in environ.items()} | lower
-    return {
-        name.removesuffix("_proxy"): value
-        for name, value in named.items()
-        if name.endswith("_proxy") and value
-    }
-
-
-def _is_of_this_machine(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
 def _matches(entry: str, host: str, port: int) -> bool:

@@ -111,24 +111,22 @@ class _Writer:
 
     def compress(self, group: list[TreeEntry]) -> list[tuple[Member, bytes]]:
         """Read and compress small entries; runs in any thread."""
-        return [self._compress(entry) for entry in group]
-
-    def _compress(self, entry: TreeEntry) -> tuple[Member, bytes]:
-        member = Member(entry.path, entry.kind, entry.mode, digest=entry.digest)
-        if entry.kind == "dir":
-            return member, b""
-        if entry.kind == "link":
-            data = encoded(entry.target)
-        else:
-            data = b"".join(_pieces(self._root, entry))
-            hasher = FileHasher(entry.path)
-            hasher.update(data)
-            _must_match(entry, hasher)
-        member.size, member.crc = len(data), self._crc(data)
-        if entry.kind == "file" and (deflated := self._deflater.whole(data)) is not None:
-            member.method, data = DEFLATED, deflated
-        member.compressed = len(data)
-        return member, data
+        members = []
+        for entry in group:
+            member = Member(entry.path, entry.kind, entry.mode, digest=entry.digest)
+            if entry.kind == "file":
+                data = b"".join(_pieces(self._root, entry))
+                hasher = FileHasher(entry.path)
+                hasher.update(data)
+                _must_match(entry, hasher)
+            else:
+                data = encoded(entry.target)  # Of a folder it is empty.
+            member.size, member.crc = len(data), self._crc(data)
+            if entry.kind == "file" and (deflated := self._deflater.whole(data)) is not None:
+                member.method, data = DEFLATED, deflated
+            member.compressed = len(data)
+            members.append((member, data))
+        return members
 
     def _add_large(self, entry: TreeEntry) -> None:
         member = Member(entry.path, "file", entry.mode, size=entry.size, digest=entry.digest)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from kinetic_payload.distributions import DISTRIBUTIONS
@@ -62,15 +61,15 @@ class Importability:
     def source(self, filename: str) -> str | None:
         """Return the path of the source *filename* below the root, if the snapshot has it."""
         if filename not in self._sources:
-            self._sources[filename] = self._source(filename)
+            found = None
+            for root in self.roots:
+                if filename.startswith(root + os.sep):
+                    relative = filename[len(root) + 1 :]
+                    if self._ships(self._root / relative):
+                        found = Path(relative).as_posix()
+                    break
+            self._sources[filename] = found
         return self._sources[filename]
-
-    def _source(self, filename: str) -> str | None:
-        for root in self.roots:
-            if filename.startswith(root + os.sep):
-                relative = filename[len(root) + 1 :]
-                return Path(relative).as_posix() if self._ships(self._root / relative) else None
-        return None
 
     def _decide(self, name: str) -> bool:
         from cloudpickle import list_registry_pickle_by_value
@@ -85,7 +84,15 @@ class Importability:
             return False
         file = getattr(module, "__file__", None)
         if file is None:
-            return self._decide_without_file(name, module)
+            origin = getattr(getattr(module, "__spec__", None), "origin", None)
+            if name in sys.builtin_module_names or origin in ("built-in", "frozen"):
+                return True
+            folders = [str(folder) for folder in getattr(module, "__path__", ())]
+            if folders:  # a namespace package
+                return all(map(_is_installed, folders)) or self._worker_finds(name, None)
+            # Code created the module: importing its parent creates it again.
+            parent = name.rpartition(".")[0]
+            return bool(parent) and self.importable(parent)
         if _is_installed(file):
             return True
         return (
@@ -93,22 +100,6 @@ class Importability:
             or self._worker_finds_late(name, file)
             or self._is_in_target_folder(name, file)
         )
-
-    def _decide_without_file(self, name: str, module: ModuleType) -> bool:
-        spec = getattr(module, "__spec__", None)
-        if name in sys.builtin_module_names or getattr(spec, "origin", None) in (
-            "built-in",
-            "frozen",
-        ):
-            return True
-        folders = [str(folder) for folder in getattr(module, "__path__", ())]
-        if folders:  # a namespace package
-            return all(_is_installed(folder) for folder in folders) or self._worker_finds(
-                name, None
-            )
-        # Code created the module: importing its parent creates it again.
-        parent = name.rpartition(".")[0]
-        return bool(parent) and self.importable(parent)
 
     def _worker_finds(self, name: str, file: str | None, *, late: Sequence[str] = ()) -> bool:
         """Tell whether the worker, searching for the module *name*, finds *file*."""

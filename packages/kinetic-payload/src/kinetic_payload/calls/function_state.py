@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import CellType, FunctionType
 from typing import Any, Final
 
@@ -37,7 +38,11 @@ def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, An
     slots["__globals__"] = used
     slots["_cloudpickle_submodules"] = internals._find_imported_submodules(code, reachable)
     annotate = getattr(function, "__annotate__", None)
-    if annotate is None or _were_replaced(function, annotate):
+    replaced = annotate is None
+    if annotate is not None:
+        with suppress(Exception):  # Annotations may be any expression.
+            replaced = bool(function.__annotations__ != annotate(_VALUE))
+    if replaced:
         slots["__annotations__"] = function.__annotations__
     else:
         slots["__annotate__"] = annotate
@@ -49,14 +54,6 @@ def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, An
     if getattr(function, "__type_params__", ()):
         slots["__type_params__"] = function.__type_params__  # type: ignore[attr-defined]
     return dict(vars(function)), slots
-
-
-def _were_replaced(function: FunctionType, annotate: Any) -> bool:
-    """Tell whether the annotations of *function* differ from those that *annotate* computes."""
-    try:
-        return bool(function.__annotations__ != annotate(_VALUE))
-    except Exception:  # noqa: BLE001 - annotations may be any expression
-        return False
 
 
 def _namespace_cell(function: FunctionType, cell: CellType) -> CellType:

@@ -193,7 +193,14 @@ class CallPickler(ClassPickler):
         slots["__globals__"] = self._globals_to_ship(function, home, slots["__globals__"])
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
-        self._note_mentions(code, slots)
+        cells = map(internals._get_cell_contents, slots["__closure__"] or ())
+        if any(  # It reaches a module that travels by value.
+            isinstance(value, ModuleType)
+            and not is_main(value.__name__)
+            and not self._where.importable(value.__name__)
+            for value in (*slots["__globals__"].values(), *cells)
+        ):
+            self._mentioned.update(mentions_in(code))
         if function.__globals__ is self._main:
             self._shipped.update(slots["__globals__"])
             self._hinted.update(names_in(annotations_of(function)), names_of_classes_in(code))
@@ -383,17 +390,6 @@ class CallPickler(ClassPickler):
             self.dump(value)
         finally:
             collecting.reset(token)
-
-    def _note_mentions(self, code: CodeType, slots: dict[str, Any]) -> None:
-        """Note the names that *code* mentions, if it reaches a module that travels by value."""
-        cells = map(internals._get_cell_contents, slots["__closure__"] or ())
-        if any(
-            isinstance(value, ModuleType)
-            and not is_main(value.__name__)
-            and not self._where.importable(value.__name__)
-            for value in (*slots["__globals__"].values(), *cells)
-        ):
-            self._mentioned.update(mentions_in(code))
 
     @property
     def hinted(self) -> frozenset[str]:

@@ -36,10 +36,6 @@ def _reduce_weak_mapping(mapping: Any) -> Any:
     return type(mapping), (dict(mapping),)
 
 
-def _reduce_weak_set(members: Any) -> Any:
-    return type(members), (list(members),)
-
-
 def _reduce_cached_property(cached: Any) -> Any:
     # In Python 3.11 it holds a lock.
     state = {"attrname": cached.attrname, "__doc__": cached.__doc__}
@@ -69,7 +65,7 @@ _REDUCERS: Final[dict[type, Callable[[Any], Any]]] = {
     functools.cached_property: _reduce_cached_property,
     weakref.WeakKeyDictionary: _reduce_weak_mapping,
     weakref.WeakValueDictionary: _reduce_weak_mapping,
-    weakref.WeakSet: _reduce_weak_set,
+    weakref.WeakSet: lambda members: (type(members), (list(members),)),
 }
 
 

@@ -124,14 +124,11 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("cloudpickle.cloudpickle", "subimport"):
             return lambda module: found(_MOVED.get(module, module))
         if self._refuses_code and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
-            return self._refusing_code(found)
+            return lambda name: self._refuse if name == "CodeType" else found(name)
         return found
 
     def persistent_load(self, pid: Any, /) -> Any:
         return self._find(pid)
-
-    def _refusing_code(self, builtin_type: Callable[[str], Any]) -> Callable[[str], Any]:
-        return lambda name: self._refuse if name == "CodeType" else builtin_type(name)
 
     def _refuse(self, *arguments: Any) -> NoReturn:
         parts = arguments[1] if len(arguments) == 2 else arguments

@@ -86,11 +86,9 @@ def download(
                     raise _missing_object(bucket, source)
                 wanted = [(info, found)]
             with track(_TASK, sum(info.size for info, _ in wanted)) as advance:
-
-                def fetch(one: tuple[BucketObject, Path]) -> None:
-                    _fetch(bucket, source, *one, advance)
-
-                parallel_map(fetch, wanted, threads=_AT_ONCE)
+                parallel_map(
+                    lambda one: _fetch(bucket, source, *one, advance), wanted, threads=_AT_ONCE
+                )
         rename_into_place(found, dest)
 
 
@@ -143,7 +141,10 @@ def bucket_tree(
         else:
             files[name] = info
             folder = name.rpartition("/")[0]
-        problem = _path_problem(name) if name else None
+        if any(len(part.encode()) > _LONGEST_PART for part in name.split("/")):
+            problem: str | None = f"a part of it is longer than {_LONGEST_PART} bytes"
+        else:
+            problem = unsafe_path(name) if name else None
         if problem is not None:
             raise _unusable_name(source, info.name, problem)
         while folder and folder not in folders:
@@ -154,13 +155,6 @@ def bucket_tree(
             source, files[name].name, "other objects lie below it, as if it were a folder"
         )
     return sorted(folders), list(files.values())
-
-
-def _path_problem(name: str) -> str | None:
-    """Return why *name* cannot be a path below a folder, or None."""
-    if any(len(part.encode()) > _LONGEST_PART for part in name.split("/")):
-        return f"a part of it is longer than {_LONGEST_PART} bytes"
-    return unsafe_path(name)
 
 
 def _unusable_name(source: GcsSource, name: str, why: str) -> DataError:

@@ -36,7 +36,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.limits import read_record
-from kinetic_payload.progress import Advance, Scaled, TrackProgress, silent
+from kinetic_payload.progress import Scaled, TrackProgress, silent
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import Snapshot, tree_of
 from kinetic_payload.project.stat_cache import StatCache
@@ -259,7 +259,18 @@ def _send(
                     progress.whole = write_archive(stream, tree.root, part.entries)
                 sent[part.name] = progress.whole
             else:
-                sent[part.name] = _send_file(store, tree.root, part, advance)
+                [entry] = part.entries
+                path = tree.root / entry.path
+                changed = TreeChangedError(
+                    f"{entry.path!r} changed while it was being uploaded.",
+                    hint="Submit again when nothing writes to it any more.",
+                )
+                if not path.is_file():
+                    raise changed
+                check = FileCheck(entry, changed)
+                sent[part.name] = store.upload(
+                    part.name, path, if_generation=ABSENT, progress=advance, check=check
+                ).size
         except PreconditionFailedError:  # Another client uploaded it meanwhile.
             info = store.stat(part.name)
             if info is None:
@@ -278,17 +289,3 @@ def _send(
         parallel_map(send, small, threads=store.concurrency)
         parallel_map(send, large, threads=min(store.concurrency, _STREAMS))
     return sent
-
-
-def _send_file(store: Store, root: Path, part: Part, advance: Advance) -> int:
-    """Let the store read and send the file; verify the bytes that it sends against the digest."""
-    [entry] = part.entries
-    path = root / entry.path
-    changed = TreeChangedError(
-        f"{entry.path!r} changed while it was being uploaded.",
-        hint="Submit again when nothing writes to it any more.",
-    )
-    if not path.is_file():
-        raise changed
-    check = FileCheck(entry, changed)
-    return store.upload(part.name, path, if_generation=ABSENT, progress=advance, check=check).size

@@ -128,7 +128,8 @@ def read_private(path: AnyPath) -> bytes:
         FileNotFoundError: It does not exist.
     """
     # Do not wait for a writer: another user may have put a FIFO there.
-    with open(path, "rb", opener=_open_at_once) as stream:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode) or others_may_write(found):
             raise PermissionError(errno.EPERM, "Another user may have written it", os.fspath(path))
@@ -138,10 +139,6 @@ def read_private(path: AnyPath) -> bytes:
 def others_may_write(found: os.stat_result) -> bool:
     """Return whether users other than this one and root may write to the file or folder *found*."""
     return found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & 0o022)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _restore(path: AnyPath | int, mode: int) -> None:

@@ -71,7 +71,10 @@ class RuleSet:
         """Each rule with whether it applies to whole paths, and its expression."""
         self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
         for source, written in lines:
-            line = _trimmed(written)
+            # Spaces at the end do not count, except one after a backslash.
+            line = written.rstrip(b" ")
+            if line != written and (len(line) - len(line.rstrip(b"\\"))) % 2:
+                line += b" "
             body = line.removeprefix(b"!")
             pattern = body.removesuffix(b"/")
             if line.startswith(b"#") or not pattern:
@@ -126,13 +129,6 @@ class RuleSet:
             ).fullmatch(path if whole_path else bare):
                 return rule
         return None
-
-
-def _trimmed(line: bytes) -> bytes:
-    """Return *line* without trailing spaces, except one after a backslash."""
-    bare = line.rstrip(b" ")
-    backslashes = len(bare) - len(bare.rstrip(b"\\"))
-    return bare + b" " if backslashes % 2 and bare != line else bare
 
 
 class Scope(NamedTuple):

@@ -57,7 +57,15 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
             scope = inner._replace(
                 defaults=scope.defaults, own=scope.own, git=scope.git + inner.git
             )
-        scope = scope.reading(git=_read_info_exclude(folder, prefix, scope.ignore_case))
+        git = f"{folder}/{_REPOSITORY}"
+        source = f"{prefix}{_REPOSITORY}/info/exclude"
+        # In worktrees and submodules `.git` is a file with the path of the repository.
+        if (place := _read_text(git)) is not None:
+            git = os.path.join(folder, place.removeprefix("gitdir:").strip())  # noqa: PTH118
+            git = os.path.join(git, (_read_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
+            source = os.path.normpath(f"{git}/info/exclude")
+        excluded = _read_rules(f"{git}/info/exclude", source, ignore_case=scope.ignore_case)
+        scope = scope.reading(git=excluded)
     rules = {
         name: _read_rules(
             f"{folder}/{name}", prefix + name, ignore_case=scope.ignore_case, required=True
@@ -82,18 +90,6 @@ def _read_rules(
             f"{file} cannot be read ({error.strerror}), so the files that it excludes would be shipped.",
             hint="Make it readable, or remove it.",
         ) from error
-
-
-def _read_info_exclude(folder: str, prefix: str, ignore_case: bool) -> RuleSet | None:
-    """Read `info/exclude` of the repository at *folder*."""
-    git = f"{folder}/{_REPOSITORY}"
-    source = f"{prefix}{_REPOSITORY}/info/exclude"
-    # In worktrees and submodules `.git` is a file with the path of the repository.
-    if (place := _read_text(git)) is not None:
-        git = os.path.join(folder, place.removeprefix("gitdir:").strip())  # noqa: PTH118
-        git = os.path.join(git, (_read_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
-        source = os.path.normpath(f"{git}/info/exclude")
-    return _read_rules(f"{git}/info/exclude", source, ignore_case=ignore_case)
 
 
 def _read_text(file: str) -> str | None:

@@ -69,7 +69,14 @@ def entry_of(function: Any) -> Entry:
         # A program that runs the user's code, such as pytest or the prompt of Python 3.13, is not user code.
         main = {}
     main_file = _file_of(main)
-    kind = _kind_of(main)
+    # `coverage run`, `python -m cProfile` and a folder with a `__main__.py` have a spec called `__main__`.
+    if getattr(main.get("__spec__"), "name", "__main__") not in _MAINS:
+        kind: Kind = "module"
+    elif main_file is not None:
+        kind = "script"
+    else:
+        # Do not import ipykernel: only a notebook loads it.
+        kind = "notebook" if "ipykernel" in sys.modules else "interactive"
     if name in _MAINS:
         return Entry(main_file, _module_name(main), kind, main_file)
     module = sys.modules.get(name) if isinstance(name, str) else None
@@ -151,16 +158,6 @@ def _module_name(namespace: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) and name not in _MAINS else None
 
 
-def _kind_of(main: dict[str, Any]) -> Kind:
-    # `coverage run`, `python -m cProfile` and a folder with a `__main__.py` have a spec called `__main__`.
-    if getattr(main.get("__spec__"), "name", "__main__") not in _MAINS:
-        return "module"
-    if _file_of(main) is not None:
-        return "script"
-    # Do not import ipykernel: only a notebook loads it.
-    return "notebook" if "ipykernel" in sys.modules else "interactive"
-
-
 def plan_project(
     entry: Entry, *, sys_path: Sequence[str], cwd: Path, home: Path, override: str | None
 ) -> ProjectPlan:
@@ -187,34 +184,29 @@ def plan_project(
     main_path = _inside(main, root) if main is not None else None
     if main is not None and main_path is not None and _is_environment(main.parent, root):
         main_path = None
-    paths = [_inside(path, root) for path in _project_paths(entry, main, base, root, sys_path, cwd)]
+    candidates = [cwd / path for path in sys_path]
+    if entry.kind == "script" and main is not None:
+        candidates.insert(0, main.parent)
+    if entry.module is not None:
+        # An editable install through an import hook leaves no path entry.
+        candidates.append(base)
     shipped = partial(composed_path, str(root))
+    paths = [
+        shipped(inside)
+        for path in candidates
+        if path.exists()
+        and (inside := _inside(path, root)) is not None
+        and not _is_environment(path, root)
+    ]
     return ProjectPlan(
         root=root,
-        paths=tuple(dict.fromkeys(shipped(path) for path in paths if path is not None)),
+        paths=tuple(dict.fromkeys(paths)),
         cwd=shipped(_inside(cwd, root) or ""),
         main=main_path if main_path is None else shipped(main_path),
         kind=entry.kind,
         script=entry.file if entry.kind == "script" and entry.file == entry.main else None,
         base=base if base.is_relative_to(root) else root,
     )
-
-
-def _project_paths(
-    entry: Entry, main: Path | None, base: Path, root: Path, sys_path: Sequence[str], cwd: Path
-) -> list[Path]:
-    """Return the entries of `sys.path` that belong to the project, the script's folder first."""
-    wanted = [cwd / path for path in sys_path]
-    if entry.kind == "script" and main is not None:
-        wanted.insert(0, main.parent)
-    if entry.module is not None:
-        # An editable install through an import hook leaves no path entry.
-        wanted.append(base)
-    return [
-        path
-        for path in wanted
-        if path.exists() and _inside(path, root) is not None and not _is_environment(path, root)
-    ]
 
 
 def _base(entry: Entry, cwd: Path) -> Path:

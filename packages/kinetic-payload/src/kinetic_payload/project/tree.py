@@ -116,9 +116,21 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions) -> Tree:
     walker.todo.append(Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
-    _normalize_goals(walker.tree, real, walker.link_goals)
-    _rewrite_targets(walker.tree, walker.link_goals)
-    return walker.tree
+    tree, goals = walker.tree, walker.link_goals
+    _normalize_goals(tree, real, goals)
+    # Rewrite link targets that would lead elsewhere, or outside, after extraction.
+    targets = {entry.path: entry.target for entry in tree.others if entry.kind == "link"}
+    kept = set(targets)
+    while wrong := {path for path in kept if link_goal(path, targets) not in (path, goals[path])}:
+        for path in wrong:
+            # Goals are real paths, so these targets do not lead through another link.
+            targets[path] = os.path.relpath(f"/{goals[path]}", f"/{os.path.dirname(path)}")  # noqa: PTH120
+        kept -= wrong
+    tree.others = [
+        entry._replace(target=targets[entry.path]) if entry.kind == "link" else entry
+        for entry in tree.others
+    ]
+    return tree
 
 
 class Folder(NamedTuple):
@@ -300,18 +312,3 @@ def _normalize_goals(tree: Tree, root: str, goals: dict[str, str]) -> None:
 
 def _folded(path: str) -> str:
     return normalize("NFC", path).casefold()
-
-
-def _rewrite_targets(tree: Tree, goals: dict[str, str]) -> None:
-    """Rewrite link targets that would lead elsewhere, or outside, after extraction."""
-    targets = {entry.path: entry.target for entry in tree.others if entry.kind == "link"}
-    kept = set(targets)
-    while wrong := {path for path in kept if link_goal(path, targets) not in (path, goals[path])}:
-        for path in wrong:
-            # Goals are real paths, so these targets do not lead through another link.
-            targets[path] = os.path.relpath(f"/{goals[path]}", f"/{os.path.dirname(path)}")  # noqa: PTH120
-        kept -= wrong
-    tree.others = [
-        entry._replace(target=targets[entry.path]) if entry.kind == "link" else entry
-        for entry in tree.others
-    ]

@@ -99,8 +99,8 @@ def _parts(pattern: bytes, ignore_case: bool, *, slashes: bool) -> Iterator[byte
         elif byte == _QUESTION:
             yield b"[^/]"
         elif byte == _OPEN:
-            members, negated, at = _class(pattern, at, ignore_case)
-            yield _one_of(members, negated)
+            expression, at = _class(pattern, at, ignore_case)
+            yield expression
         else:
             if byte == _BACKSLASH:
                 byte, at = _escaped(pattern, at)
@@ -116,8 +116,8 @@ def _escaped(pattern: bytes, at: int) -> tuple[int, int]:
     return pattern[at], at + 1
 
 
-def _class(pattern: bytes, at: int, ignore_case: bool) -> tuple[set[int], bool, int]:
-    """Read the class that begins at *at*, after its `[`: its bytes, whether negated, and its end."""
+def _class(pattern: bytes, at: int, ignore_case: bool) -> tuple[bytes, int]:
+    """Return the expression of the class that begins at *at*, after its `[`, and its end."""
     negated = pattern[at : at + 1] in (b"!", b"^")
     at += negated
     first = at
@@ -157,16 +157,12 @@ def _class(pattern: bytes, at: int, ignore_case: bool) -> tuple[set[int], bool, 
         # Git converts the compared byte to lower case, but not the bytes of the class.
         members.difference_update(_UPPER)
         members.update(bytes(members).upper())
-    return members, negated, at + 1
-
-
-def _one_of(members: set[int], negated: bool) -> bytes:
     # A class never matches a slash.
     members = members | {_SLASH} if negated else members - {_SLASH}
     if not members:
         raise ValueError("the class is empty")
     listed = b"".join(b"\\x%02x" % byte for byte in sorted(members))
-    return b"[%s%s]" % (b"^" if negated else b"", listed)
+    return b"[%s%s]" % (b"^" if negated else b"", listed), at + 1
 
 
 def _joined(parts: Iterable[bytes], stars: tuple[bytes, ...]) -> bytes:

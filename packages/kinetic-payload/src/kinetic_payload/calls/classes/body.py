@@ -99,7 +99,15 @@ class Body:
             if name not in own or field._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
                 continue
             body.pop(name, None)
-            arguments = self._field_arguments(field)
+            arguments = {
+                key: self.safe(value)
+                for key in _FIELD_PARAMETERS
+                if (value := getattr(field, key)) is not dataclasses.MISSING
+            }
+            if field.metadata:
+                arguments["metadata"] = {
+                    key: self.safe(each) for key, each in field.metadata.items()
+                }
             if any(
                 arguments[key] != value for key, value in _PLAIN_FIELD.items() if key in arguments
             ):
@@ -107,15 +115,6 @@ class Body:
             elif "default" in arguments:
                 body[name] = arguments["default"]
         return body
-
-    def _field_arguments(self, field: Any) -> dict[str, Any]:
-        arguments = {
-            name: self.safe(value)
-            for name in _FIELD_PARAMETERS
-            if (value := getattr(field, name)) is not dataclasses.MISSING
-        }
-        metadata = {key: self.safe(value) for key, value in field.metadata.items()}
-        return {**arguments, "metadata": metadata} if metadata else arguments
 
     def safe(self, value: Any) -> Any:
         """Return what to pickle for *value* before the class exists; if that is impossible, *value* itself."""
@@ -125,7 +124,14 @@ class Body:
     def _part(self, value: Any) -> tuple[bool, Any]:
         """Return whether *value* can be pickled before the class exists, and what to pickle for it."""
         if isinstance(value, FunctionType):
-            return self._bare_part(value)
+            if not self._pickler.goes_by_value(value) or id(value) in self._pickler.whole:
+                return True, value
+            if not isinstance(value.__globals__.get("__name__"), str):
+                return False, None
+            if id(value) not in self._pickler.bare:
+                bare = self._pickler.bare[id(value)] = Bare(value, None)
+                bare.state = self._bare_state(value)
+            return True, self._pickler.bare[id(value)]
         if isinstance(value, classmethod | staticmethod):
             found, part = self._part(value.__func__)
             return found, Helper(class_rebuild.method, type(value), part)
@@ -138,16 +144,6 @@ class Body:
         if self._silent and not isinstance(value, (*_ATOMS, *_CONTAINERS, type)):
             return False, None
         return not self._leads_to(value), value
-
-    def _bare_part(self, function: FunctionType) -> tuple[bool, Any]:
-        if not self._pickler.goes_by_value(function) or id(function) in self._pickler.whole:
-            return True, function
-        if not isinstance(function.__globals__.get("__name__"), str):
-            return False, None
-        if id(function) not in self._pickler.bare:
-            bare = self._pickler.bare[id(function)] = Bare(function, None)
-            bare.state = self._bare_state(function)
-        return True, self._pickler.bare[id(function)]
 
     def _bare_state(self, function: FunctionType) -> tuple[Any, ...]:
         """Return the state of *function* without anything that leads to the class."""

@@ -73,8 +73,8 @@ class Changes:
         self._rebound: set[tuple[str, str]] = set()
         for module in self._modules.values():
             for name, origin in imported_in(module).items():
-                first, second = vars(module).get(name), _global(*origin)
-                if first is not second and origin[0] != module.__name__:
+                there = getattr(sys.modules.get(origin[0]), "__dict__", {}).get(origin[1])
+                if vars(module).get(name) is not there and origin[0] != module.__name__:
                     self._rebound |= {(module.__name__, name), origin}
         for path, rebinds in (row for text in _texts_of(main) for row in _assigned_in(text)):
             self._note(path, rebinds)
@@ -124,10 +124,6 @@ class Changes:
                 module = sys.modules[module_name]
                 lookup(module, name)
                 yield UsedGlobal(module, name, assigned=False, read=False)
-
-
-def _global(module: str, name: str) -> Any:
-    return getattr(sys.modules.get(module), "__dict__", {}).get(name)
 
 
 def _texts_of(main: Mapping[str, Any]) -> Iterator[str]:

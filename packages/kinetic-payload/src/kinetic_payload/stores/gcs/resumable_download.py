@@ -120,7 +120,20 @@ class _Transfer:
             # The range is empty, as every range of an empty object is.
             return self._open(error.response)
         try:
-            return self._receive(response)
+            if self.position and response.status == 200:
+                Head.of(response, 0, self.generation)
+                raise StoreError(
+                    f"The service does not support ranges: it sent all of {self.name!r}."
+                )
+            head = self._open(response)
+            end = head.size if self.end is None else min(self.end, head.size)
+            for data in _blocks(response, end - self.position):
+                check_wanted()
+                self.put(self.position, data)
+                self.position += len(data)
+            if self.position < end:
+                raise NoResponseError(f"{end - self.position} bytes are missing")
+            return head
         finally:
             response.close()
 
@@ -142,20 +155,6 @@ class _Transfer:
             self.opened(head)
             self.generation = head.generation
         return self.head
-
-    def _receive(self, response: urllib3.BaseHTTPResponse) -> Head:
-        if self.position and response.status == 200:
-            Head.of(response, 0, self.generation)
-            raise StoreError(f"The service does not support ranges: it sent all of {self.name!r}.")
-        head = self._open(response)
-        end = head.size if self.end is None else min(self.end, head.size)
-        for data in _blocks(response, end - self.position):
-            check_wanted()
-            self.put(self.position, data)
-            self.position += len(data)
-        if self.position < end:
-            raise NoResponseError(f"{end - self.position} bytes are missing")
-        return head
 
 
 def _blocks(response: urllib3.BaseHTTPResponse, size: int) -> Iterator[bytes]:

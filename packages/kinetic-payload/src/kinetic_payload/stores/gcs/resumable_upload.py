@@ -96,26 +96,24 @@ class _Upload:
             if not self._url:
                 self._begin()
                 return self._send(0)
-            found = self._query_status()
-            if isinstance(found, int):
-                self._confirmed = max(self._confirmed, found)
-                return self._send(found)
-            return found
+            headers = {"Content-Range": f"bytes */{self._content.size}"}
+            response = self._bucket.send("PUT", self._url, headers=headers, body=b"")
+            if response.status != 308:  # The service has all bytes.
+                return BucketObject.of(json_object(response))
+            offset = _confirmed_by(response)
+            self._confirmed = max(self._confirmed, offset)
+            return self._send(offset)
         except ResponseError as error:
-            return self._handle_refusal(error)
-
-    def _handle_refusal(self, error: ResponseError) -> BucketObject:
-        """Return the object if it was written all the same, else begin a new session or raise the error."""
-        if not self._url or error.code not in (404, 410):
             if not self._url and isinstance(error, NotFoundError):
                 raise not_written(self._bucket, error, self._if_generation) from error
-            raise error
-        if written := self._bucket.own_write(self._name, self._nonce):
-            return written  # The session had finished, but its response was lost.
-        if self._sessions >= _MOST_SESSIONS:
-            raise error
-        self._url, self._sessions = "", self._sessions + 1
-        return self._attempt(0)
+            if not self._url or error.code not in (404, 410):
+                raise
+            if written := self._bucket.own_write(self._name, self._nonce):
+                return written  # The session had finished, but its response was lost.
+            if self._sessions >= _MOST_SESSIONS:
+                raise
+            self._url, self._sessions = "", self._sessions + 1
+            return self._attempt(0)
 
     def _begin(self) -> None:
         """Begin a session."""
@@ -141,14 +139,6 @@ class _Upload:
         if "upload_id=" not in urlsplit(place).query:
             raise intercepted(response, "an upload session")
         self._url = place
-
-    def _query_status(self) -> int | BucketObject:
-        """Return how many bytes the service has, or the object if it has all."""
-        headers = {"Content-Range": f"bytes */{self._content.size}"}
-        response = self._bucket.send("PUT", self._url, headers=headers, body=b"")
-        if response.status != 308:
-            return BucketObject.of(json_object(response))
-        return _confirmed_by(response)
 
     def _send(self, offset: int) -> BucketObject:
         """Send everything from *offset* on."""

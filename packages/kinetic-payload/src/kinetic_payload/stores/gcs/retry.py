@@ -65,7 +65,10 @@ class RetryPolicy(http_retry.RetryPolicy):
                 with outage.attempt(progress):
                     found = act(failed)
             except Exception as error:
-                outage.sent = outage.sent or _may_be_sent(error)
+                if isinstance(error, NoResponseError):
+                    outage.sent |= error.sent
+                else:  # An error of credentials occurs before the request is sent.
+                    outage.sent |= not isinstance(error, GoogleAuthError)
                 if is_untrusted(error):
                     raise RetryError(sent=outage.sent) from error
                 if not is_transient(error):
@@ -112,10 +115,3 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, RefreshError):
         return error.retryable or any(isinstance(cause, TransportError) for cause in causes(error))
     return isinstance(error, TransportError)
-
-
-def _may_be_sent(error: Exception) -> bool:
-    # An error of credentials occurs before the request is sent.
-    return (
-        error.sent if isinstance(error, NoResponseError) else not isinstance(error, GoogleAuthError)
-    )

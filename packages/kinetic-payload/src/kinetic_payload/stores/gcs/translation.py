@@ -46,9 +46,16 @@ def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
     except KineticError:
         raise
     except RetryError as error:
-        unavailable = _unavailable(error.__cause__, bucket, action)
+        last, failed = error.__cause__, f"Could not {action} in gs://{bucket}"
+        if last is not None and is_untrusted(last):
+            text = f"{failed}: the server's certificate is not trusted: {cause_text(last)}"
+            unavailable = StoreUnavailableError(text, hint=_INTERCEPTED)
+        else:
+            what = "no response" if last is None else described_error(last)
+            text = f"{failed}, even after retries. Last error: {what}"
+            unavailable = StoreUnavailableError(text, hint=_TRY_LATER)
         unavailable.sent = error.sent
-        raise unavailable from error.__cause__
+        raise unavailable from last
     except ResponseError as error:
         raise refusal(error, bucket, action, principal) from error
     except GoogleAuthError as error:
@@ -122,19 +129,6 @@ def _denied(message: str, bucket: str, failed: str, principal: str) -> KineticEr
     return StorePermissionError(
         f"{failed}: {who or 'your account'} does not have {permission} on gs://{bucket}.",
         hint=grant,
-    )
-
-
-def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreUnavailableError:
-    if last is not None and is_untrusted(last):
-        return StoreUnavailableError(
-            f"Could not {action} in gs://{bucket}: the server's certificate is not trusted: {cause_text(last)}",
-            hint=_INTERCEPTED,
-        )
-    what = "no response" if last is None else described_error(last)
-    return StoreUnavailableError(
-        f"Could not {action} in gs://{bucket}, even after retries. Last error: {what}",
-        hint=_TRY_LATER,
     )
 
 
