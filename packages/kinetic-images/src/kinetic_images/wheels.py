@@ -80,10 +80,14 @@ def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...
         if known is not None and extras <= known:
             continue
         closure[name] = extras = (known or set()) | extras
-        todo += [
-            (str(canonicalize_name(requirement.name)), set(requirement.extras))
-            for requirement in _own_requirements(name, extras)
-        ]
+        for line in _installed(name).requires or []:
+            requirement = Requirement(line)
+            required = str(canonicalize_name(requirement.name))
+            marker = requirement.marker
+            if required in _PACKAGES and (
+                marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras))
+            ):
+                todo.append((required, set(requirement.extras)))
     return {name: tuple(sorted(extras)) for name, extras in sorted(closure.items())}
 
 
@@ -118,7 +122,16 @@ def copied_wheel(dest: Path, name: str, package: str) -> Path:
     metadata = distribution.read_text("METADATA") or ""
     stem = f"{name.replace('-', '_')}-{distribution.version}"
     info = f"{stem}.dist-info"
-    files = dict(_package_files(name, package))
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing(name)
+    root = Path(next(iter(spec.submodule_search_locations)))
+    files: dict[str, bytes] = {}
+    for path in sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix()):
+        inner = path.relative_to(root)
+        hidden = any(part.startswith(".") or part == "__pycache__" for part in inner.parts)
+        if not hidden and path.suffix not in (".pyc", ".pyo") and path.is_file():
+            files[f"{package}/{inner.as_posix()}"] = path.read_bytes()
     files[f"{info}/METADATA"] = metadata.encode()
     files[f"{info}/WHEEL"] = _WHEEL.encode()
     entry_points = distribution.read_text("entry_points.txt")
@@ -146,29 +159,6 @@ def copied_wheel(dest: Path, name: str, package: str) -> Path:
     make_folder(folder)
     write_private(path, data)
     return path
-
-
-def _package_files(name: str, package: str) -> Iterator[tuple[str, bytes]]:
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise _missing(name)
-    folder = Path(next(iter(spec.submodule_search_locations)))
-    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
-        inner = path.relative_to(folder)
-        hidden = any(part.startswith(".") or part == "__pycache__" for part in inner.parts)
-        if not hidden and path.suffix not in (".pyc", ".pyo") and path.is_file():
-            yield f"{package}/{inner.as_posix()}", path.read_bytes()
-
-
-def _own_requirements(name: str, extras: set[str]) -> Iterator[Requirement]:
-    """Iterate over Kinetic's own distributions that *name* with *extras* requires."""
-    for line in _installed(name).requires or []:
-        requirement = Requirement(line)
-        if str(canonicalize_name(requirement.name)) not in _PACKAGES:
-            continue
-        marker = requirement.marker
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            yield requirement
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution | None:

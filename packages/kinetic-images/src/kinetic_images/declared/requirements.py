@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -155,8 +155,22 @@ def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Require
     hashes = tuple(sorted({s.partition("=")[2] for s in settings if s.startswith("--hash=")}))
     others = tuple(s for s in settings if not s.startswith("--hash="))
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]*://", body):
-        bare = _bare_url(body, place)
-        return replace(bare, hashes=hashes, settings=others, keep=keep)
+        # Without `NAME @`, the name may follow from the egg fragment or the wheel file.
+        url, _, marker = body.partition(" ;")
+        parts = urlsplit(url.strip())
+        egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", unquote(parts.fragment))
+        file = unquote(posixpath.basename(parts.path))
+        name = egg[1] if egg else file.split("-", 1)[0] if file.endswith(".whl") else ""
+        return Requirement(
+            name=canonicalize_name(name),
+            extras=_extras(egg[2] if egg else None),
+            url=url.strip(),
+            marker=_marker(marker, place),
+            hashes=hashes,
+            settings=others,
+            keep=keep,
+            place=place,
+        )
     try:
         parsed = _Parsed(body)
     except InvalidRequirement as error:
@@ -235,22 +249,6 @@ def _split_settings(text: str) -> tuple[str, list[str]]:
         else:  # A value with a blank, in quotes.
             settings[-1] += f" {word}"
     return text[: found.start()].strip(), settings
-
-
-def _bare_url(text: str, place: Place) -> Requirement:
-    """Parse an address without `NAME @`; the name may follow from its egg fragment or wheel file."""
-    url, _, marker = text.partition(" ;")
-    parts = urlsplit(url.strip())
-    egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", unquote(parts.fragment))
-    file = unquote(posixpath.basename(parts.path))
-    name = egg[1] if egg else file.split("-", 1)[0] if file.endswith(".whl") else ""
-    return Requirement(
-        name=canonicalize_name(name),
-        extras=_extras(egg[2] if egg else None),
-        url=url.strip(),
-        marker=_marker(marker, place),
-        place=place,
-    )
 
 
 def _extras(text: str | None) -> tuple[str, ...]:

@@ -83,32 +83,28 @@ class BuildContext:
             root.type, root.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(root)
             for name, file in sorted(self.files.items()):
-                _add(archive, name, file)
-
-
-def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.mode = 0o755 if file.executable else 0o644
-    if isinstance(file.content, Path):
-        expected = file.digest
-        with _opened(file.content) as opened:
-            reader = _Hashing(opened, file.content)
-            entry.size = opened.seek(0, io.SEEK_END)
-            opened.seek(0)
-            archive.addfile(entry, reader)
-        if reader.hash.hexdigest() != expected:
-            raise BuildInputError(
-                f"{file.content} changed while it was read.",
-                hint="Build again, when it is complete.",
-            )
-        return
-    if name.endswith("/"):
-        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-    elif file.content is None:
-        entry.type, entry.linkname = tarfile.SYMTYPE, file.link
-    content = file.content or b""
-    entry.size = len(content)
-    archive.addfile(entry, io.BytesIO(content))
+                entry = tarfile.TarInfo(name)
+                entry.mode = 0o755 if file.executable else 0o644
+                if isinstance(file.content, Path):
+                    expected = file.digest
+                    with _opened(file.content) as opened:
+                        reader = _Hashing(opened, file.content)
+                        entry.size = opened.seek(0, io.SEEK_END)
+                        opened.seek(0)
+                        archive.addfile(entry, reader)
+                    if reader.hash.hexdigest() != expected:
+                        raise BuildInputError(
+                            f"{file.content} changed while it was read.",
+                            hint="Build again, when it is complete.",
+                        )
+                    continue
+                if name.endswith("/"):
+                    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                elif file.content is None:
+                    entry.type, entry.linkname = tarfile.SYMTYPE, file.link
+                content = file.content or b""
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
 
 
 class _Hashing(io.RawIOBase):

@@ -80,8 +80,19 @@ def ignored_by(lines: Iterable[str]) -> Callable[[str], bool]:
         if not text or line.startswith("#"):
             continue
         pattern = normpath(text.removeprefix("!").strip()).lstrip("/")
-        if pattern not in ("", "."):
-            rules.append((_expression(pattern), text.startswith("!")))
+        if pattern in ("", "."):
+            continue
+        # A pattern of Go's `filepath.Match`, with `**` for any number of folders.
+        special = {"**/": "(?:.*/)?", "**": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+        tokens = _TOKEN.findall(pattern)
+        parts = [
+            special.get(token)
+            or (token if token.startswith("[") and len(token) > 2 else re.escape(token[-1]))
+            for token in tokens
+        ]
+        if tokens[-1] in ("**", "**/"):
+            parts[-1] = ".*"
+        rules.append((re.compile("".join(parts), re.DOTALL), text.startswith("!")))
 
     def is_ignored(path: str) -> bool:
         parts = path.split("/")
@@ -96,17 +107,3 @@ def ignored_by(lines: Iterable[str]) -> Callable[[str], bool]:
 
 
 _TOKEN = re.compile(r"\*\*/?|\*|\?|\[\^?[^\]]*\]|\\.|.", re.DOTALL)
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of Go's `filepath.Match`, with `**` for any number of folders, as an expression."""
-    folders = "(?:.*/)?"
-    special = {"**/": folders, "**": folders, "*": "[^/]*", "?": "[^/]"}
-    tokens = _TOKEN.findall(pattern)
-    last = ".*" if tokens[-1] in ("**", "**/") else None
-    parts = [
-        special.get(token)
-        or (token if token.startswith("[") and len(token) > 2 else re.escape(token[-1]))
-        for token in tokens
-    ]
-    return re.compile("".join([*parts[:-1], last or parts[-1]]), re.DOTALL)
