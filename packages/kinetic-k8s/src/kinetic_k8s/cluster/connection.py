@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import urllib3
@@ -204,10 +205,32 @@ class Connection:
 
     def _renewed(self) -> Opened:
         """Open connections with new credentials; the caller holds `_renewal`."""
-        credentials = self._credentials()
+        credentials, access = self._credentials(), self._access
+        headers = HTTPHeaderDict(credentials.headers)
+        certified = credentials.certificate is not None
         with self._lock:
             self._renew_at = credentials.renew_at
-            self._opened = self._open(credentials)
+            if self._opened is not None and not certified and not self._certified:
+                self._opened = replace(self._opened, headers=headers)
+                return self._opened
+            self._certified = certified
+            context = _tls(access, credentials)
+            options: dict[str, Any] = {
+                "maxsize": 16,
+                "ssl_context": context,
+                "server_hostname": access.server_name,
+                "assert_hostname": access.server_name,
+                "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
+            }
+            pool = (
+                urllib3.ProxyManager(
+                    access.proxy, proxy_headers=proxy_headers(access.proxy), **options
+                )
+                if access.proxy
+                else urllib3.PoolManager(**options)
+            )
+            server, dial = access.server.rstrip("/"), partial(_dial, access, context)
+            self._opened = Opened(pool, server, headers, dial)
             return self._opened
 
     def _credentials(self) -> Credentials:
@@ -231,28 +254,6 @@ class Connection:
         self._login_pauses.reset()
         self._refused, self._authenticated = None, not found.anonymous
         return found
-
-    def _open(self, credentials: Credentials) -> Opened:
-        access, headers = self._access, HTTPHeaderDict(credentials.headers)
-        certified = credentials.certificate is not None
-        if self._opened is not None and not certified and not self._certified:
-            return replace(self._opened, headers=headers)
-        self._certified = certified
-        context = _tls(access, credentials)
-        options: dict[str, Any] = {
-            "maxsize": 16,
-            "ssl_context": context,
-            "server_hostname": access.server_name,
-            "assert_hostname": access.server_name,
-            "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
-        }
-        pool = (
-            urllib3.ProxyManager(access.proxy, proxy_headers=proxy_headers(access.proxy), **options)
-            if access.proxy
-            else urllib3.PoolManager(**options)
-        )
-        server = access.server.rstrip("/")
-        return Opened(pool, server, headers, lambda timeout: _dial(access, context, timeout))
 
 
 def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.socket:

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic_k8s.errors import ClusterError, ClusterUnreachableError
 
@@ -76,19 +76,17 @@ class Execution:
                 continue
             channel, left = frame[0], memoryview(frame)[1:]
             if channel == _STATUS:
-                return self._exit_code(json.loads(bytes(left)))
+                status = json.loads(bytes(left))
+                if status.get("status") == "Success":
+                    return 0
+                for cause in (status.get("details") or {}).get("causes") or ():
+                    if cause.get("reason") == "ExitCode":
+                        return int(cause["message"])
+                raise ClusterError(
+                    f"Could not {self._title}: {status.get('message', 'no reason is known')}."
+                )
             while left and channel in (_STDOUT, _STDERR):
                 left = left[os.write(channel, left) :]
-
-    def _exit_code(self, status: dict[str, Any]) -> int:
-        if status.get("status") == "Success":
-            return 0
-        for cause in (status.get("details") or {}).get("causes") or ():
-            if cause.get("reason") == "ExitCode":
-                return int(cause["message"])
-        raise ClusterError(
-            f"Could not {self._title}: {status.get('message', 'no reason is known')}."
-        )
 
     def _send_input(self) -> None:
         from websocket import WebSocketException

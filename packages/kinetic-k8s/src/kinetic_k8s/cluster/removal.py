@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from kinetic_k8s.errors import (
     RefusedError,
     StillThereError,
 )
-from kinetic_k8s.reading.attempts import PodView, views
+from kinetic_k8s.reading.attempts import views
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
@@ -75,8 +75,17 @@ def remove_workload(
             left = views(cluster.list("Pod", labels=pods))
             if not there and not left:
                 return
-            # While a workload is there, a pod that was deleted by us might be replaced.
-            _delete(cluster, [pod for pod in left if pod.leaving] if there else left)
+            # While a workload is there, a pod that was deleted by us might be replaced. The garbage collector
+            # deletes the others a little later, except for orphaned pods.
+            for pod in (pod for pod in left if pod.leaving or not there):
+                # A container that starts during its grace period gets SIGTERM before its program can handle that;
+                # process 1 then ignores it to the end.
+                grace = None if pod.started else _UNSTARTED_GRACE
+                given = pod.manifest["metadata"].get("deletionGracePeriodSeconds")
+                shorter = grace is not None and given is not None and given > grace
+                if shorter or not pod.leaving:
+                    with suppress(ConflictError):  # Another pod of the same name replaced it.
+                        cluster.delete("Pod", pod.name, uid=pod.uid, grace=grace)
             if clock() >= deadline:
                 found = ", ".join(pod.name for pod in left) or f"none, only {kind} {names[0]}"
                 raise StillThereError(
@@ -110,18 +119,3 @@ def _propagation(kind: str) -> Propagation:
     foreground waits for.
     """
     return "Background" if kind == "Job" else "Foreground"
-
-
-def _delete(cluster: ApiServer, pods: Iterable[PodView]) -> None:
-    """Delete *pods*, or shorten the grace period of those that have not started.
-
-    The garbage collector deletes them a little later, except for orphaned pods. A container that starts during
-    its grace period gets SIGTERM before its program can handle that; process 1 then ignores it to the end.
-    """
-    for pod in pods:
-        grace = None if pod.started else _UNSTARTED_GRACE
-        given = pod.manifest["metadata"].get("deletionGracePeriodSeconds")
-        shorter = grace is not None and given is not None and given > grace
-        if shorter or not pod.leaving:
-            with suppress(ConflictError):  # Another pod of the same name replaced it.
-                cluster.delete("Pod", pod.name, uid=pod.uid, grace=grace)

@@ -143,8 +143,25 @@ def error_of(
             return NotAuthenticatedError(text, hint=_log_in(where))
         case 403:
             return _forbidden(refusal, request, where, text)
+        case 404 if refusal.absent and refusal.kind == "namespaces":
+            return NamespaceNotFoundError(
+                f"There is no namespace {request.namespace!r} in the cluster {where.server}.",
+                hint=f"Create it: kubectl create namespace {request.namespace}. Or name another.",
+            )
+        case 404 if refusal.absent:
+            return ObjectGoneError(text)
         case 404:
-            return _not_found(refusal, request, where, text)
+            hint = "Check the address of the cluster, or install the add-on that serves it."
+            if add_on := _ADD_ONS.get(request.resource.partition(".")[2]):
+                name, documentation = add_on
+                hint = (
+                    f"The add-on {name} is not installed there. How to install it: {documentation}"
+                )
+            return KindNotServedError(
+                f"The cluster {where.server} does not serve {request.resource}: "
+                f"{refusal.text or 'no message'} (404).",
+                hint=hint,
+            )
         case 409 if refusal.reason == "AlreadyExists":
             return AlreadyExistsError(text)
         case 409 if refusal.text.startswith(_APPLY_FAILED):
@@ -211,25 +228,6 @@ def _forbidden(refusal: Refusal, request: Request, where: Identity, text: str) -
     error.verb, error.resource = verb, request.resource
     error.namespace = request.namespace
     return error
-
-
-def _not_found(refusal: Refusal, request: Request, where: Identity, text: str) -> ClusterError:
-    if refusal.absent and refusal.kind == "namespaces":
-        return NamespaceNotFoundError(
-            f"There is no namespace {request.namespace!r} in the cluster {where.server}.",
-            hint=f"Create it: kubectl create namespace {request.namespace}. Or name another.",
-        )
-    if refusal.absent:
-        return ObjectGoneError(text)
-    name, documentation = _ADD_ONS.get(request.resource.partition(".")[2], ("", ""))
-    hint = "Check the address of the cluster, or install the add-on that serves it."
-    if name:
-        hint = f"The add-on {name} is not installed there. How to install it: {documentation}"
-    return KindNotServedError(
-        f"The cluster {where.server} does not serve {request.resource}: "
-        f"{refusal.text or 'no message'} (404).",
-        hint=hint,
-    )
 
 
 _ADD_ONS: Final = {

@@ -50,7 +50,20 @@ def ending_of(pod: PodView) -> Diagnosis | None:
         return None
     # If a child of the command ran out of memory, the exit code is the command's own, even 0.
     if ended.get("reason") == "OOMKilled":
-        return _out_of_memory(pod)
+        limit = pod.container_spec.get("resources", {}).get("limits", {}).get("memory")
+        # If only a process of the function was killed, the runner reports the peak of what the container used.
+        also = f" The container ended with {exit_of(ended)}" if code != _KILLED else ""
+        if limit is None:
+            return Diagnosis(
+                "out-of-memory",
+                f"A process was killed because the node ran out of memory.{also}",
+                "Request what the job needs: memory=",
+            )
+        return Diagnosis(
+            "out-of-memory",
+            f"A process was killed: the container used more than its limit of {limit} of memory.{also}",
+            f"Use less memory, or try memory={memory_to_try(int(parse_quantity(limit) or 0))!r}.",
+        )
     text = str(ended.get("message") or "")
     if ended.get("reason") in NEVER_STARTED:
         return explained(f"The container could not start: {text}", text, NOT_STARTED, "start")
@@ -131,27 +144,6 @@ def exit_of(terminated: Mapping[str, Any]) -> str:
     # With an end marker, the runner has reported; it tells nothing to people.
     text = next((line for line in reversed(lines) if not line.startswith(END_MARKER)), "")
     return f"{how}{f': {text}' if text else '.'}"
-
-
-def _out_of_memory(pod: PodView) -> Diagnosis:
-    """Return that a process of *pod* was killed; the whole container had then used all of its limit.
-
-    If only a process of the function was killed, the runner reports the peak of what the container used.
-    """
-    limit = pod.container_spec.get("resources", {}).get("limits", {}).get("memory")
-    others = pod.ends.get("exitCode") != _KILLED
-    ended = f" The container ended with {exit_of(pod.ends)}" if others else ""
-    if limit is None:
-        return Diagnosis(
-            "out-of-memory",
-            f"A process was killed because the node ran out of memory.{ended}",
-            "Request what the job needs: memory=",
-        )
-    return Diagnosis(
-        "out-of-memory",
-        f"A process was killed: the container used more than its limit of {limit} of memory.{ended}",
-        f"Use less memory, or try memory={memory_to_try(int(parse_quantity(limit) or 0))!r}.",
-    )
 
 
 def failed_of(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | None:

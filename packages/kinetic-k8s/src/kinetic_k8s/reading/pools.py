@@ -88,6 +88,7 @@ def pool_status(
     if pool is None:
         return None
     status = manifest.get("status") or {}
+    wrong = _true(status.get("conditions")).get(_MISCONFIGURED, {})
     found = {
         str(each.get("identifier")): _true(each.get("conditions"))
         for each in status.get("priorityStatuses") or ()
@@ -98,7 +99,7 @@ def pool_status(
             _priority(str(priority), found.get(str(number), {}))
             for number, priority in enumerate(pool.priorities)
         ),
-        problem=_problem(status),
+        problem=". ".join(filter(None, (wrong.get("reason"), wrong.get("message")))),
         nodes=_count(nodes, COMPUTE_CLASS, pool.name),
         used_by=_used_by(workloads, lambda selector: selector.get(COMPUTE_CLASS) == pool.name),
     )
@@ -174,11 +175,6 @@ def _priority(text: str, conditions: Mapping[str, Mapping[str, Any]]) -> Priorit
                 message=message,
             )
     return PriorityStatus(text=text)
-
-
-def _problem(status: Mapping[str, Any]) -> str:
-    found = _true(status.get("conditions")).get(_MISCONFIGURED, {})
-    return ". ".join(filter(None, (found.get("reason"), found.get("message"))))
 
 
 def _selectors(part: Any) -> Iterator[Mapping[str, str]]:
