@@ -17,7 +17,6 @@ from kinetic_cli.values import text_of, value_document
 if TYPE_CHECKING:
     from kinetic.batches.handle import BatchHandle
     from kinetic.batches.states import Look
-    from kinetic_payload.records.outcome import Outcome
 
 MOST_FAILURES: Final = 10
 _SLOWEST: Final = 5
@@ -185,19 +184,16 @@ def _failures(batch: BatchHandle, look: Look) -> list[tuple[tuple[str, str], lis
         elif look.statuses[index] is not JobStatus.FAILED:
             continue
         elif index in ended:
-            failure = _failure_of(ended[index])
+            outcome, report = ended[index], ended[index].report
+            if report is not None and report.error is not None:
+                failure = report.error.type, report.error.message
+            else:
+                failure = report.reason if report is not None else outcome.status, outcome.message
         else:
             error = batch._states.why_not(index)
             failure = (type(error).__name__, error.message.replace(f"Input {index} ", "It ", 1))
         found.setdefault(failure, []).append(index)
     return sorted(found.items(), key=lambda item: len(item[1]), reverse=True)
-
-
-def _failure_of(outcome: Outcome) -> tuple[str, str]:
-    report = outcome.report
-    if report is not None and report.error is not None:
-        return report.error.type, report.error.message
-    return report.reason if report is not None else outcome.status, outcome.message
 
 
 @command.command("results")

@@ -76,7 +76,7 @@ def create(
     replace: bool,
 ) -> None:
     """Make the profile NAME. The first profile becomes the current one."""
-    from kinetic.settings.profiles import Profile, create_profile
+    from kinetic.settings.profiles import KEYS, PATHWAYS, Profile, create_profile
     from kinetic.submit.options import check_pod_overrides
 
     given: dict[str, Any] = {
@@ -90,29 +90,21 @@ def create(
         "image_repo": image_repo,
         "base_image_repo": base_image_repo,
         "pod_overrides": check_pod_overrides(pod_overrides) if pod_overrides else None,
-        **_pathways(pathways),
     }
-    profile = Profile(name, {key: value for key, value in given.items() if value})
-    written = create_profile(app.profiles_path(), profile, replace=replace)
-    current = " It is the current one." if written.current == name else ""
-    app.output.line(f"Wrote profile {name}.{current}")
-
-
-def _pathways(given: tuple[str, ...]) -> dict[str, str]:
-    from kinetic.settings.profiles import KEYS, PATHWAYS
-
     known = [key for key in KEYS if key.startswith(PATHWAYS)]
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if f"{PATHWAYS}{name}" not in known or not equals or not value:
+    for text in pathways:
+        field, equals, value = text.partition("=")
+        if f"{PATHWAYS}{field}" not in known or not equals or not value:
             names = ", ".join(each.removeprefix(PATHWAYS) for each in known)
             raise click.BadParameter(
                 f"'{text}' is not NAME=VALUE with one of these names: {names}.",
                 param_hint="'--pathways'",
             )
-        found[f"{PATHWAYS}{name}"] = value
-    return found
+        given[f"{PATHWAYS}{field}"] = value
+    profile = Profile(name, {key: value for key, value in given.items() if value})
+    written = create_profile(app.profiles_path(), profile, replace=replace)
+    current = " It is the current one." if written.current == name else ""
+    app.output.line(f"Wrote profile {name}.{current}")
 
 
 @command.command("ls")

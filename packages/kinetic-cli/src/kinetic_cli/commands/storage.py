@@ -14,7 +14,7 @@ from kinetic_cli.options import Age, ask, json_option, place_options, place_sett
 from kinetic_cli.output import age_text
 
 if TYPE_CHECKING:
-    from kinetic.storage.prune import Pruning, Removal
+    from kinetic.storage.prune import Removal
     from kinetic.storage.report import Stored
 
 _OUTPUTS: Final = "Outputs are what your functions have written. Nothing makes them again. Remove those of {jobs}?"
@@ -102,9 +102,19 @@ def prune(
     if not as_json:
         rows = ((each.what, each.items, each.objects, _size(each.size)) for each in pruning.plan)
         app.output.table(["what", "items", "objects", "size"], rows)
-    if not (dry_run or not found):
-        _confirm(pruning, yes)
-    removed = pruning.plan if dry_run or not found else pruning.apply()
+    removed = pruning.plan
+    if found and not dry_run:
+        if not yes:
+            ask(
+                f"Remove it from {pruning.location}?",
+                otherwise="Nothing was removed: there is no terminal to ask on.",
+                hint="Run the command with --yes, or with --dry-run to see only what would go.",
+            )
+            for each in pruning.plan:
+                if each.what == "outputs" and each.items:
+                    jobs = "1 job" if each.items == 1 else f"{each.items} jobs"
+                    click.confirm(_OUTPUTS.format(jobs=jobs), abort=True, err=True)
+        removed = pruning.apply()
     if as_json:
         facts = {"place": str(pruning.location), "dry_run": dry_run}
         kinds_removed = [_document(removal) for removal in removed]
@@ -129,26 +139,6 @@ def _size(size: int) -> str:
     from kinetic_payload.progress import size_text
 
     return size_text(size).replace(" ", "")
-
-
-def _confirm(pruning: Pruning, yes: bool) -> None:
-    """Ask, separately for outputs.
-
-    Raises:
-        InvalidRequestError: There is nobody to ask.
-    """
-    if yes:
-        return
-    question = f"Remove it from {pruning.location}?"
-    ask(
-        question,
-        otherwise="Nothing was removed: there is no terminal to ask on.",
-        hint="Run the command with --yes, or with --dry-run to see only what would go.",
-    )
-    for each in pruning.plan:
-        if each.what == "outputs" and each.items:
-            jobs = "1 job" if each.items == 1 else f"{each.items} jobs"
-            click.confirm(_OUTPUTS.format(jobs=jobs), abort=True, err=True)
 
 
 def _document(row: Stored | Removal) -> dict[str, Any]:

@@ -138,7 +138,19 @@ def listed_jobs(
     jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
     jobs += [_facts_of_batch(app, batch) for batch in batches]
     if cost:
-        jobs = _with_costs(app, jobs, [*handles, *batches])
+        # Those on this machine are left out.
+        from kinetic.provisioning.costs import costs_of
+        from kinetic.provisioning.prices import known_prices
+
+        records = [job._record for job in handles]
+        records += [batch._manifest.job_record for batch in batches]
+        pending = [job["status"] == "PENDING" for job in jobs]
+        costs = costs_of(list(zip(records, pending, strict=True)), known_prices(app.settings()))
+        jobs = [
+            {**job, "submitter": record.submitter, **cost.document(), "_cost": cost}
+            for job, record, cost in zip(jobs, records, costs, strict=True)
+            if cost is not None
+        ]
     jobs = [job for job in jobs if not states or state_of(job) in states]
     return sorted(jobs, key=lambda job: job["created_at"], reverse=True)[:limit]
 
@@ -203,27 +215,6 @@ def _facts_of_record(app: App, job: JobHandle | JobRecord) -> dict[str, Any]:
         "backend": job.backend,
         **place_of(job),
     }
-
-
-def _with_costs(
-    app: App, jobs: list[dict[str, Any]], handles: Sequence[JobHandle | BatchHandle]
-) -> list[dict[str, Any]]:
-    """Return *jobs*, those of *handles*, with what they cost; those on this machine are left out."""
-    from kinetic.batches.handle import BatchHandle
-    from kinetic.provisioning.costs import costs_of
-    from kinetic.provisioning.prices import known_prices
-
-    records = [
-        each._manifest.job_record if isinstance(each, BatchHandle) else each._record
-        for each in handles
-    ]
-    pending = [job["status"] == "PENDING" for job in jobs]
-    costs = costs_of(list(zip(records, pending, strict=True)), known_prices(app.settings()))
-    return [
-        {**job, "submitter": record.submitter, **cost.document(), "_cost": cost}
-        for job, record, cost in zip(jobs, records, costs, strict=True)
-        if cost is not None
-    ]
 
 
 def print_costs(app: App, jobs: list[dict[str, Any]]) -> None:

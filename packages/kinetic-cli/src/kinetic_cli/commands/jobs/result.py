@@ -88,11 +88,25 @@ def command(
             else:
                 lacks = _save(app.output, job_id, value, unread, file, as_json=as_json)
             app.output.flush()
+    again = f"To remove it: kinetic jobs cleanup {job_id}"
     if cleanup or (cleanup is None and not (lacks or job.debug or job.group_id)):
-        _clean_up(app.output, job, cleanup_timeout, cleanup_poll_interval)
-        return
-    why = f": {lacks}" if lacks and cleanup is None else ""
-    app.output.note(f"{job_id} is kept{why}. To remove it: kinetic jobs cleanup {job_id}")
+        try:
+            job.cleanup(
+                cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval
+            )
+        except KeyboardInterrupt:
+            app.output.note(f"Stopped removing {job_id}; its value was written. {again}")
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the value is written
+            app.output.warn(
+                f"Warning: The value was written, but {job_id} could not be removed: {error}"
+            )
+            app.output.warn(again)
+        else:
+            app.output.note(f"Removed {job_id}.")
+    else:
+        why = f": {lacks}" if lacks and cleanup is None else ""
+        app.output.note(f"{job_id} is kept{why}. {again}")
 
 
 def _fetch(
@@ -197,23 +211,6 @@ def _save(
         return ""
     output.warn(f"Warning: {unread.message}")
     return "that pickle could not be read here"
-
-
-def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: float) -> None:
-    """Remove a job whose value was written; a failure is only a warning."""
-    again = f"To remove it: kinetic jobs cleanup {job.job_id}"
-    try:
-        job.cleanup(cleanup_timeout=timeout, cleanup_poll_interval=poll_interval)
-    except KeyboardInterrupt:
-        output.note(f"Stopped removing {job.job_id}; its value was written. {again}")
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    except Exception as error:  # noqa: BLE001 - whatever it is, the value is written
-        output.warn(
-            f"Warning: The value was written, but {job.job_id} could not be removed: {error}"
-        )
-        output.warn(again)
-    else:
-        output.note(f"Removed {job.job_id}.")
 
 
 def _document(job_id: str, *, succeeded: bool = True, **known: Any) -> dict[str, Any]:
