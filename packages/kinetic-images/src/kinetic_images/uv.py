@@ -203,17 +203,16 @@ def _with_absolute_paths(name: str, value: str) -> str:
         return value
     separator = _INDEXES[name]
     words = value.split(separator) if separator else [value]
-    return (separator or "").join(map(_absolute, filter(None, words)))
-
-
-def _absolute(address: str) -> str:
-    """Return *address*, an index that may have a name, with a relative path made absolute."""
-    named = _INDEX_NAME.match(address)
-    name, place = (named[0], address[named.end() :]) if named else ("", address)
-    if "://" in place or place.startswith(("/", "file:")):
-        return address
-    # A URI, because a blank would end a path.
-    return name + Path(place).absolute().as_uri()
+    made = []
+    for address in filter(None, words):
+        # An index may have a name.
+        named = _INDEX_NAME.match(address)
+        label, place = (named[0], address[named.end() :]) if named else ("", address)
+        if "://" in place or place.startswith(("/", "file:")):
+            made.append(address)
+        else:  # A URI, because a blank would end a path.
+            made.append(label + Path(place).absolute().as_uri())
+    return (separator or "").join(made)
 
 
 def _version(program: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:

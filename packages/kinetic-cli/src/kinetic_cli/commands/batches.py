@@ -150,6 +150,8 @@ def status(app: App, group_id: str, as_json: bool) -> None:
 
 def details_of(app: App, batch: BatchHandle) -> tuple[dict[str, Any], Look]:
     """Return what `kinetic batches status --json` prints of a batch, and the look that shows it."""
+    from kinetic.job_status import JobStatus
+
     look = batch._states.look()
     stopped = batch._states.stopped
     reports = [outcome.report for _, outcome in look.ended if outcome.report]
@@ -158,25 +160,8 @@ def details_of(app: App, batch: BatchHandle) -> tuple[dict[str, Any], Look]:
     rate = len(look.ended) / max(app.clock() - began, 1) if began and not look.over else 0.0
     seconds = {report.job_id: report.finished_at - report.started_at for report in reports}
     slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:_SLOWEST]
-    return {
-        **facts_of(app, batch, look),
-        "message": stopped.message if stopped else look.reason,
-        "rate": rate or None,
-        "seconds_left": len(look.left) / rate if rate else None,
-        "failures": [
-            {"type": kind, "message": message, "inputs": inputs}
-            for (kind, message), inputs in _failures(batch, look)
-        ],
-        "slowest": [{"job_id": job_id, "seconds": seconds[job_id]} for job_id in slowest],
-        "statuses": {index: status.value for index, status in look.statuses.items()},
-    }, look
-
-
-def _failures(batch: BatchHandle, look: Look) -> list[tuple[tuple[str, str], list[int]]]:
-    """Return the inputs that failed, by type and message of their failures; the most frequent ones first."""
-    from kinetic.job_status import JobStatus
-
-    found: dict[tuple[str, str], list[int]] = {}
+    # By type and message of the failures.
+    failed: dict[tuple[str, str], list[int]] = {}
     ended = dict(look.ended)
     for index in range(len(batch)):
         if (text := batch._manifest.failed.get(str(index))) is not None:
@@ -192,8 +177,21 @@ def _failures(batch: BatchHandle, look: Look) -> list[tuple[tuple[str, str], lis
         else:
             error = batch._states.why_not(index)
             failure = (type(error).__name__, error.message.replace(f"Input {index} ", "It ", 1))
-        found.setdefault(failure, []).append(index)
-    return sorted(found.items(), key=lambda item: len(item[1]), reverse=True)
+        failed.setdefault(failure, []).append(index)
+    return {
+        **facts_of(app, batch, look),
+        "message": stopped.message if stopped else look.reason,
+        "rate": rate or None,
+        "seconds_left": len(look.left) / rate if rate else None,
+        "failures": [
+            {"type": kind, "message": message, "inputs": inputs}
+            for (kind, message), inputs in sorted(
+                failed.items(), key=lambda item: len(item[1]), reverse=True
+            )
+        ],
+        "slowest": [{"job_id": job_id, "seconds": seconds[job_id]} for job_id in slowest],
+        "statuses": {index: status.value for index, status in look.statuses.items()},
+    }, look
 
 
 @command.command("results")

@@ -75,8 +75,8 @@ def remove_workload(
             left = views(cluster.list("Pod", labels=pods))
             if not there and not left:
                 return
-            # While a workload is there, a pod that was deleted by us might be replaced. The garbage collector
-            # deletes the others a little later, except for orphaned pods.
+            # While a workload is there, a pod that was deleted by us might be replaced. Otherwise the garbage
+            # collector deletes it a little later, except for orphaned pods.
             for pod in (pod for pod in left if pod.leaving or not there):
                 # A container that starts during its grace period gets SIGTERM before its program can handle that;
                 # process 1 then ignores it to the end.

@@ -45,7 +45,7 @@ class Importability:
         self._ships = ships
         self._known: dict[str, bool] = {}
         self._sources: dict[str, str | None] = {}
-        self._installations: dict[Path, bool] = {}
+        self._installations: dict[str, bool] = {}
         self._project = [str(self._root / path) for path in paths]
         self._rest = [entry for entry in sys.path if _is_installed(entry)]
         self.late_paths: list[str] = []
@@ -93,13 +93,17 @@ class Importability:
             # Code created the module: importing its parent creates it again.
             parent = name.rpartition(".")[0]
             return bool(parent) and self.importable(parent)
-        if _is_installed(file):
+        if _is_installed(file) or self._worker_finds(name, file):
             return True
-        return (
-            self._worker_finds(name, file)
-            or self._worker_finds_late(name, file)
-            or self._is_in_target_folder(name, file)
-        )
+        base = _import_folder(name, file)
+        if base is None:
+            return False
+        if self._worker_finds_late(name, file, base):
+            return True
+        # `pip install --target` may have filled a folder anywhere.
+        if base not in self.roots and base not in self._installations:
+            self._installations[base] = any(Path(base).glob("*.dist-info"))
+        return self._installations.get(base, False)
 
     def _worker_finds(self, name: str, file: str | None, *, late: Sequence[str] = ()) -> bool:
         """Tell whether the worker, searching for the module *name*, finds *file*."""
@@ -118,12 +122,9 @@ class Importability:
             return os.path.samefile(origin, file)  # noqa: PTH121
         return False
 
-    def _worker_finds_late(self, name: str, file: str) -> bool:
+    def _worker_finds_late(self, name: str, file: str, base: str) -> bool:
         # An editable install may use an import hook instead of a path entry. Such a hook is called
-        # after all paths were searched, so the folder comes last on the worker.
-        base = _import_folder(name, file)
-        if base is None:
-            return False
+        # after all paths were searched, so the folder *base* comes last on the worker.
         for root in self.roots:
             if base == root or base.startswith(root + os.sep):
                 relative = Path(os.path.relpath(base, root)).as_posix()
@@ -136,16 +137,6 @@ class Importability:
                     self.late_paths.append(relative)
                 return True
         return False
-
-    def _is_in_target_folder(self, name: str, file: str) -> bool:
-        """Tell whether *file* is in a folder that `pip install --target` filled, wherever it is."""
-        base = _import_folder(name, file)
-        if base is None or base in self.roots:
-            return False
-        folder = Path(base)
-        if folder not in self._installations:
-            self._installations[folder] = any(folder.glob("*.dist-info"))
-        return self._installations[folder]
 
 
 def _is_installed(path: str) -> bool:

@@ -148,9 +148,13 @@ class CallPickler(ClassPickler):
             main_name = self._name_in_main(cls)
             if main_name is not None:
                 self._shipped.add(main_name)
-            elif is_main(cls.__module__) and self._leads_from_main_to(cls):
-                # Other processes import it from `__main__`.
-                self._hinted.add(cls.__qualname__.partition(".")[0])
+            elif is_main(cls.__module__):
+                first, *rest = cls.__qualname__.split(".")
+                found: Any = self._main.get(first)
+                for part in rest:
+                    found = getattr(found, part, None)
+                if found is cls:  # Other processes import it from `__main__`.
+                    self._hinted.add(first)
             return self.reduce_class_by_value(cls, main_name=main_name)
         # No module contains some of the builtin types.
         if cls in internals._BUILTIN_TYPE_NAMES or internals._should_pickle_by_reference(cls):
@@ -286,12 +290,6 @@ class CallPickler(ClassPickler):
             return None
         found = rebuild.wrappings(self._main.get(name))
         return name if any(layer is obj for layer in found) else None
-
-    def _leads_from_main_to(self, cls: type) -> bool:
-        found: Any = self._main.get(cls.__qualname__.partition(".")[0])
-        for part in cls.__qualname__.split(".")[1:]:
-            found = getattr(found, part, None)
-        return found is cls
 
     def _reduce_method(self, method: MethodType) -> Any:
         cls, name = method.__self__, getattr(method, "__name__", None)

@@ -157,18 +157,18 @@ def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bo
         if isinstance(node, ast.Attribute):
             if node.attr in _MACHINE_ATTRIBUTES or "device" in node.attr:
                 return True
-        elif isinstance(node, ast.Name) and (
-            node.id == "__file__"
-            or _top_level_of(vars(module).get(node.id)) in _MACHINE_MODULES
-            or _of_machine(module, node.id, seen)
-        ):
-            return True
+        elif isinstance(node, ast.Name):
+            value = vars(module).get(node.id)
+            home = getattr(
+                value, "__name__" if isinstance(value, ModuleType) else "__module__", None
+            )
+            if (
+                node.id == "__file__"
+                or (isinstance(home, str) and home.partition(".")[0] in _MACHINE_MODULES)
+                or _of_machine(module, node.id, seen)
+            ):
+                return True
     return False
-
-
-def _top_level_of(value: Any) -> str:
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return name.partition(".")[0] if isinstance(name, str) else ""
 
 
 @functools.lru_cache(1 << 16)

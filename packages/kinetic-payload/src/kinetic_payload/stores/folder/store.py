@@ -315,7 +315,7 @@ def _publish(temporary: str, path: str, *, replace: bool) -> None:
 def _copy(
     source: BinaryIO,
     target: BinaryIO,
-    progress: Advance | None = None,
+    progress: Advance | None,
     check: FileCheck | None = None,
 ) -> int:
     """Copy *source* to *target* and return its size; *target* is buffered, so that no write is partial.

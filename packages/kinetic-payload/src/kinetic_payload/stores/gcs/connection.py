@@ -159,7 +159,11 @@ class Connection:
                 # The clock of a captive portal may be wrong.
                 self._clock.note(response.headers.get("Date"), sent, time.time())
             if response.status in (401, 403):
-                self._note_refusal(token)
+                # The user may log in again, or change the account: let the next request read the credentials again,
+                # unless another thread has replaced them.
+                with self._token_lock:
+                    if self._credentials.token == token and not self._service.anonymous:
+                        self._refused = True
             if response.status != 401 or not again:
                 break
             response.close()
@@ -189,15 +193,6 @@ class Connection:
                 self._credentials.before_request(token_request, method, url, headers)
             token: str | None = self._credentials.token
         return token
-
-    def _note_refusal(self, token: str | None) -> None:
-        """Let the next request read the credentials again, unless another thread has replaced this *token*.
-
-        The user may have logged in again, or changed the account.
-        """
-        with self._token_lock:
-            if self._credentials.token == token and not self._service.anonymous:
-                self._refused = True
 
     def _reload_credentials(self) -> None:
         self._credentials = self._service.credentials()
