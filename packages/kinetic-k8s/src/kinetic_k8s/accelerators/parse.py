@@ -80,8 +80,7 @@ def _parse(name: str, written: str) -> Accelerator:
     if prefixed := _FAMILY.fullmatch(name):
         family, rest = prefixed[1], prefixed[2]
         if _COUNT.fullmatch(rest):
-            count = int(rest)
-            return _most_capable_tpu(count) if family == "tpu" else _most_capable_gpu(count)
+            return _most_capable(family, int(rest))
     generation, _, size = rest.rpartition("-")
     if family != "gpu" and rest in TPU_BY_NAME:
         return _tpu(TPU_BY_NAME[rest], None, written)
@@ -140,19 +139,17 @@ def _gpu(gpu_type: GpuType, count: int | None) -> Gpu:
     return gpu_type.of(count)
 
 
-def _most_capable_tpu(chips: int) -> Tpu:
-    every: dict[int, Tpu] = {}
-    for name in reversed(MOST_CAPABLE_TPUS):
-        every |= slices_by_chips(name)
-    if chips in every:
-        return every[chips]
-    raise UnknownAcceleratorError(
-        f"No TPU slice has {counted(chips, 'chip')}.",
-        hint=_there_are(_nearest(chips, every.values())),
-    )
-
-
-def _most_capable_gpu(count: int) -> Gpu:
+def _most_capable(family: str, count: int) -> Tpu | Gpu:
+    if family == "tpu":
+        every: dict[int, Tpu] = {}
+        for name in reversed(MOST_CAPABLE_TPUS):
+            every |= slices_by_chips(name)
+        if count in every:
+            return every[count]
+        raise UnknownAcceleratorError(
+            f"No TPU slice has {counted(count, 'chip')}.",
+            hint=_there_are(_nearest(count, every.values())),
+        )
     for name in MOST_CAPABLE_GPUS:
         gpu_type = GPU_BY_NAME[name]
         if count in gpu_type.machines:

@@ -161,7 +161,14 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
     """
     variable = next((name for name in _CERTIFICATES if environ.get(name)), None)
     if variable is None:
-        if _system_has_certificates():
+        places = ssl.get_default_verify_paths()
+        found = bool(places.cafile)
+        if places.capath and not found:
+            with suppress(
+                OSError
+            ):  # OpenSSL finds certificates of a folder by the hash of their subjects.
+                found = any(_HASHED.fullmatch(each.name) for each in Path(places.capath).iterdir())
+        if found:
             return ssl.create_default_context()
         import certifi  # The system has none, as in small images.
 
@@ -176,15 +183,6 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
             f"The certificates in {path}, which {variable} names, cannot be read: {error}.",
             hint=f"Correct or unset {variable}.",
         ) from error
-
-
-def _system_has_certificates() -> bool:
-    places = ssl.get_default_verify_paths()
-    if places.cafile or not places.capath:
-        return bool(places.cafile)
-    with suppress(OSError):  # OpenSSL finds certificates of a folder by the hash of their subjects.
-        return any(_HASHED.fullmatch(each.name) for each in Path(places.capath).iterdir())
-    return False
 
 
 class Pools:
