@@ -112,7 +112,13 @@ def ensure_data(
         and all(link in existing for link in wanted.links)
     ):
         return tree.digest
-    missing += _renew(store, old, existing)
+
+    def renew(part: Part) -> None:
+        with suppress(PreconditionFailedError):  # Another client renewed it.
+            if store.renew(part.name, if_generation=existing[part.name].generation) is None:
+                missing.append(part)  # It was deleted meanwhile.
+
+    parallel_map(renew, old, threads=store.concurrency)
     if isinstance(store, Mountable):  # Existing marks are renewed.
         parallel_map(store.mark_folder, wanted.folders, threads=store.concurrency)
         links = [*wanted.links.items()]
@@ -221,19 +227,6 @@ def _find_stored(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str
             listing = store.list(prefix, start_after=f"{prefix}files0")
         existing = {info.name: info for info in listing}
         return marker.result(), existing
-
-
-def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]) -> list[Part]:
-    """Reset the age of *old* objects; return those that were deleted meanwhile."""
-    gone: list[Part] = []
-
-    def renew(part: Part) -> None:
-        with suppress(PreconditionFailedError):  # Another client renewed it.
-            if store.renew(part.name, if_generation=existing[part.name].generation) is None:
-                gone.append(part)
-
-    parallel_map(renew, old, threads=store.concurrency)
-    return gone
 
 
 def _send(
