@@ -125,18 +125,6 @@ def pins_of(
     packages = read_pylock(
         lock.text, str(lock.path), target, patch=patch, optional=dependencies.chosen
     )
-    _refuse_stale(lock, dependencies, packages)
-    return Pins(
-        lock,
-        tuple(package.requirement for package in packages if not package.direct),
-        tuple(package.requirement for package in packages if package.direct),
-        {package.name: frozenset({package.sha256}) for package in packages if package.file},
-    )
-
-
-def _refuse_stale(
-    lock: ProjectLock, dependencies: Dependencies, packages: tuple[LockedPackage, ...]
-) -> None:
     locked = {package.name: package for package in packages}
     overridden = dependencies.settings.overridden
     for requirement in dependencies.requirements:
@@ -164,6 +152,12 @@ def _refuse_stale(
             "the lock is stale.",
             hint="Write the lock again with the tool that wrote it, or delete it.",
         )
+    return Pins(
+        lock,
+        tuple(package.requirement for package in packages if not package.direct),
+        tuple(package.requirement for package in packages if package.direct),
+        {package.name: frozenset({package.sha256}) for package in packages if package.file},
+    )
 
 
 def _entry(lock: ProjectLock, package: LockedPackage) -> str:

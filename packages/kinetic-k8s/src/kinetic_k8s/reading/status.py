@@ -168,21 +168,20 @@ def attempts_of(workload: Manifest, pods: Sequence[Manifest]) -> list[AttemptVie
         before[pod.host] += 1
         number = before[pod.host] if pod.restarts is None else pod.restarts + 1
         grouped[number].append(pod)
-    return [_attempt(seen, number, grouped[number]) for number in sorted(grouped)]
-
-
-def _attempt(workload: WorkloadView, number: int, pods: Sequence[PodView]) -> AttemptView:
-    states = {pod.host: _end_of(workload, pod) for pod in pods}
-    hosts, found = len(states), {state for state, _ in states.values()}
-    ended = found - {AttemptState.WAITING, AttemptState.RUNNING, AttemptState.SUCCEEDED}
-    if AttemptState.RUNNING in found or not ended:
-        state = found.pop() if len(found) == 1 else AttemptState.RUNNING
-        return AttemptView(number, hosts, state)
-    first = first_to_fail([pod for pod in pods if not pod.alive])
-    assert first is not None, "a host has failed or was disrupted"
-    state, message = states[first.host]
-    who = f"Host {first.host}: " if workload.hosts > 1 else ""
-    return AttemptView(number, hosts, state, f"{who}{message}")
+    attempts = []
+    for number, those in sorted(grouped.items()):
+        states = {pod.host: _end_of(seen, pod) for pod in those}
+        found, message = {state for state, _ in states.values()}, ""
+        ended = found - {AttemptState.WAITING, AttemptState.RUNNING, AttemptState.SUCCEEDED}
+        if AttemptState.RUNNING in found or not ended:
+            state = found.pop() if len(found) == 1 else AttemptState.RUNNING
+        else:
+            first = first_to_fail([pod for pod in those if not pod.alive])
+            assert first is not None, "a host has failed or was disrupted"
+            state, why = states[first.host]
+            message = f"Host {first.host}: {why}" if seen.hosts > 1 else why
+        attempts.append(AttemptView(number, len(states), state, message))
+    return attempts
 
 
 def _end_of(workload: WorkloadView, pod: PodView) -> tuple[AttemptState, str]:
