@@ -164,9 +164,8 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
         places = ssl.get_default_verify_paths()
         found = bool(places.cafile)
         if places.capath and not found:
-            with suppress(
-                OSError
-            ):  # OpenSSL finds certificates of a folder by the hash of their subjects.
+            # OpenSSL finds certificates of a folder by the hash of their subjects.
+            with suppress(OSError):
                 found = any(_HASHED.fullmatch(each.name) for each in Path(places.capath).iterdir())
         if found:
             return ssl.create_default_context()
