@@ -85,18 +85,15 @@ def invoke(
                 return Returned(None) if error.code in (None, 0) else Exited(error)
             return Raised(error)
         if hasattr(type(value), "__await__"):
-            return Raised(_not_awaited_error(value))
+            kind = type(value).__name__
+            if kind == "coroutine" and (close := getattr(value, "close", None)) is not None:
+                close()  # Otherwise Python warns, somewhere else, that it was never awaited.
+            return Raised(
+                AwaitableResultError(
+                    f"The function returned a {kind}, which still has to be awaited.",
+                    hint="Await it inside the function: return asyncio.run(main()).",
+                )
+            )
         return Returned(value)
     finally:
         error = None  # Its traceback refers to this frame, and would keep the function's objects.
-
-
-def _not_awaited_error(value: Any) -> AwaitableResultError:
-    kind = type(value).__name__
-    close = getattr(value, "close", None)
-    if kind == "coroutine" and close is not None:
-        close()  # Otherwise Python warns, somewhere else, that it was never awaited.
-    return AwaitableResultError(
-        f"The function returned a {kind}, which still has to be awaited.",
-        hint="Await it inside the function: return asyncio.run(main()).",
-    )

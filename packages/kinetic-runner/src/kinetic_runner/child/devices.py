@@ -103,7 +103,13 @@ class DeviceCheck:
                 self._failure = error
                 raise
             if not self._seen:
-                self._note(found)
+                counts: dict[str, int] = {}
+                for name, client in found.items():
+                    platform = _PLATFORMS.get(name, name)
+                    counts[platform] = counts.get(platform, 0) + len(client.local_devices())
+                accelerators = {name: count for name, count in counts.items() if name != "cpu"}
+                self._seen = accelerators or counts
+                self._on_seen(_text_of(self._seen))
             problem = self._problem()
             if problem is not None:
                 self._failure = problem
@@ -130,15 +136,6 @@ class DeviceCheck:
             return None
         node = self._environment.get(Env.NODE_NAME) or os.uname().nodename
         return f"The accelerator of the node {node} cannot be used: {failure}", EXIT_BAD_NODE
-
-    def _note(self, found: Mapping[str, Any]) -> None:
-        counts: dict[str, int] = {}
-        for name, client in found.items():
-            platform = _PLATFORMS.get(name, name)
-            counts[platform] = counts.get(platform, 0) + len(client.local_devices())
-        accelerators = {name: count for name, count in counts.items() if name != "cpu"}
-        self._seen = accelerators or counts
-        self._on_seen(_text_of(self._seen))
 
     def _problem(self) -> DevicesError | None:
         if not self.expected or self._is_restricted:

@@ -173,10 +173,16 @@ def join(
         keep_collectives_on_loopback()
     explicit = _arguments(slice_, set(inspect.signature(original).parameters), addresses_of)
     wait_interruptibly()
+    # Versions before 0.5.3 have no public way.
+    is_joined = getattr(
+        jax.distributed,
+        "is_initialized",
+        lambda: jax._src.distributed.global_state.client is not None,  # noqa: SLF001
+    )
 
     def initialize(*args: Any, **kwargs: Any) -> None:
         """Do nothing if the hosts are joined; else join them with the slice's values."""
-        if _is_joined(jax):
+        if is_joined():
             return
         named = dict(
             zip(("coordinator_address", "num_processes", "process_id"), args, strict=False)
@@ -358,11 +364,3 @@ class Connection:
 
 
 _taken: list[Connection] = []
-
-
-def _is_joined(jax: Any) -> bool:
-    is_initialized = getattr(jax.distributed, "is_initialized", None)
-    if is_initialized is not None:
-        return bool(is_initialized())
-    # Versions before 0.5.3 have no public way.
-    return jax._src.distributed.global_state.client is not None  # noqa: SLF001

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from kinetic_payload.layout import Env
 from kinetic_runner.child import pipeline
@@ -17,13 +17,9 @@ def main() -> NoReturn:
     """Run the task of the last argument; there is no parent that would claim, watch or report it."""
     task = Task.decode(sys.argv[-1])
     os.environ.update({Env.ATTEMPT: str(task.attempt), Env.HOST_COUNT: str(task.record.hosts)})  # noqa: TID251
-    outcome = pipeline.run(task, _ignore, on_end=_debug)
+    outcome = pipeline.run(task, lambda _: None, on_end=_debug)
     flush()
     sys.exit(outcome.exit_code)
-
-
-def _ignore(_report: dict[str, Any]) -> None:
-    """Take the place of the pipe to the parent."""
 
 
 def _debug(end: CallEnd) -> None:

@@ -21,22 +21,19 @@ def with_kinetic(path: Sequence[str]) -> list[str]:
     modules of `kinetic_payload`, which always comes from the bundle.
     """
     light = f"{os.path.dirname(os.path.dirname(str(kinetic_runner.__file__)))}/light"  # noqa: PTH120
-    if light not in path or _usable(light):
+    if light not in path:
         return list(path)
-    return [light, *(entry for entry in path if entry != light)]
-
-
-def _usable(light: str) -> bool:
     try:
         origin = getattr(find_spec("kinetic"), "origin", None) or ""
-        if origin.startswith(light):
-            return True
-        # Read it as text: it must not be imported before it is known to be Kinetic's.
-        wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
-        with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
-            return WIRE_LINE in map(str.rstrip, lines)
+        usable = origin.startswith(light)
+        if not usable:
+            # Read it as text: it must not be imported before it is known to be Kinetic's.
+            wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
+            with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
+                usable = WIRE_LINE in map(str.rstrip, lines)
     except (OSError, ValueError):
-        return False
+        usable = False
+    return list(path) if usable else [light, *(entry for entry in path if entry != light)]
 
 
 def after_import(name: str, then: Callable[[ModuleType], None]) -> None:
@@ -60,18 +57,13 @@ class _AfterImport:
     ) -> ModuleSpec | None:
         if fullname != self._name or os.getpid() != self._pid:
             return None
-        for finder in list(sys.meta_path):
-            if finder is self:
-                continue
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                # Without a loader it is a namespace package, not the module that is awaited.
-                if spec.loader is not None:
-                    self._extend(spec.loader)
-                return spec
-        return None
-
-    def _extend(self, loader: Any) -> None:
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((each for each in found if each is not None), None)
+        # Without a loader it is a namespace package, not the module that is awaited.
+        if spec is None or spec.loader is None:
+            return spec
+        loader: Any = spec.loader
         exec_module = loader.exec_module
 
         def extended(module: ModuleType) -> None:
@@ -85,3 +77,4 @@ class _AfterImport:
 
         # Set on the instance, so that the spec keeps the real loader.
         loader.exec_module = extended
+        return spec

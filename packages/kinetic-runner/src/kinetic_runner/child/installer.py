@@ -63,8 +63,14 @@ def install(
         (space.environment / "lib64").symlink_to("lib")
         logins, passwords = _logins(inputs, environment, scratch, log)
         variables = _variables(environment, scratch, log) | logins
+        uv = shutil.which("uv", path=environment.get("PATH"))
+        if uv is None and importlib.util.find_spec("uv") is None:
+            raise KineticError(
+                "The image has no uv, which installs the job's packages.",
+                hint="Publish the base image with `kinetic build-image`, or add uv to your Dockerfile.",
+            )
         command = [
-            *_uv(environment),
+            *([sys.executable, "-I", "-m", "uv"] if uv is None else [uv]),
             *("pip", "install", "--no-config", "--break-system-packages"),
             *("--python", sys.executable, "--prefix", str(space.environment)),
             *("-r", str(inputs / "pylock.toml")),
@@ -101,18 +107,6 @@ def make_importable(base: Path, log: Log) -> None:
     sys.path[:] = [*before[:first], *added, *before[first:]]
 
 
-def _uv(environment: Mapping[str, str]) -> list[str]:
-    found = shutil.which("uv", path=environment.get("PATH"))
-    if found is not None:
-        return [found]
-    if importlib.util.find_spec("uv") is not None:
-        return [sys.executable, "-I", "-m", "uv"]
-    raise KineticError(
-        "The image has no uv, which installs the job's packages.",
-        hint="Publish the base image with `kinetic build-image`, or add uv to your Dockerfile.",
-    )
-
-
 def _variables(environment: Mapping[str, str], scratch: Path, log: Log) -> dict[str, str]:
     """Return the environment of uv. The root may be read-only, and the user may have no home."""
     found = {
@@ -122,6 +116,17 @@ def _variables(environment: Mapping[str, str], scratch: Path, log: Log) -> dict[
     }
     temporary = scratch / "tmp"
     make_folder(temporary)
+    cache = {"UV_CACHE_DIR": str(scratch / "cache")}
+    if shared := environment.get(Env.PACKAGE_CACHE, ""):
+        try:
+            # For this user: files of another user could not be replaced.
+            folder = Path(shared, f"uv-{os.getuid()}")
+            make_folder(folder)
+            write_private(folder / ".writable", b"")
+            # Links would let one job change the packages of another.
+            cache = {"UV_CACHE_DIR": str(folder), "UV_LINK_MODE": "copy"}
+        except OSError as error:
+            log(f"The shared package cache cannot be used: {error}")
     return found | {
         "HOME": str(scratch),
         "TMPDIR": str(temporary),
@@ -130,23 +135,8 @@ def _variables(environment: Mapping[str, str], scratch: Path, log: Log) -> dict[
         "UV_NO_PROGRESS": "1",
         "UV_PREVIEW_FEATURES": "pylock",
         "UV_PYTHON_DOWNLOADS": "never",
-        **_cache(environment.get(Env.PACKAGE_CACHE, ""), scratch, log),
+        **cache,
     }
-
-
-def _cache(shared: str, scratch: Path, log: Log) -> dict[str, str]:
-    if shared:
-        try:
-            # For this user: files of another user could not be replaced.
-            folder = Path(shared, f"uv-{os.getuid()}")
-            make_folder(folder)
-            write_private(folder / ".writable", b"")
-        except OSError as error:
-            log(f"The shared package cache cannot be used: {error}")
-        else:
-            # Links would let one job change the packages of another.
-            return {"UV_CACHE_DIR": str(folder), "UV_LINK_MODE": "copy"}
-    return {"UV_CACHE_DIR": str(scratch / "cache")}
 
 
 def _run(

@@ -37,12 +37,17 @@ def shut_down(seconds: float) -> None:
     if threads still run, and names those threads in the log. Exit handlers and flushing C's streams are not
     limited here: the parent limits them.
     """
+    import atexit
+    import threading
+
     began = monotonic()
     handlers_at = began + seconds * (1 - _HANDLERS_SHARE)
-    _run_threading_handlers(handlers_at)
+    # Executors end, and join, their threads in these handlers, without a time limit.
+    handlers = list(reversed(getattr(threading, "_threading_atexits", ())))
+    thread = _start_thread(lambda: [run() for run in handlers]) if handlers else None
+    if thread is not None:
+        thread.join(max(0.0, handlers_at - monotonic()))
     _join_threads(handlers_at)
-    import atexit
-
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them now
     left = _join_threads(began + seconds * (1 - _CLOSING_SHARE))
     if left:
@@ -51,18 +56,6 @@ def shut_down(seconds: float) -> None:
         _log(f"The function has ended, but not all of its threads; cut off: {names}.")
     _finish_files(began + seconds)
     flush()
-
-
-def _run_threading_handlers(until: float) -> None:
-    """Run the handlers that `threading` runs before it waits for threads: executors end their threads."""
-    import threading
-
-    handlers = list(reversed(getattr(threading, "_threading_atexits", ())))
-    if handlers:
-        # The handlers of executors join their threads, without a time limit.
-        thread = _start_thread(lambda: [handler() for handler in handlers])
-        if thread is not None:
-            thread.join(max(0.0, until - monotonic()))
 
 
 def _start_thread(run: Callable[[], object]) -> threading.Thread | None:
@@ -108,7 +101,15 @@ def _finish_files(until: float) -> None:
     def finish() -> None:
         for file in waiting:
             current[:] = [file]
-            _finish(file)
+            try:
+                # Python's own files need no more than a flush: the system closes them.
+                if type(file).__module__ == "_io":
+                    file.flush()
+                else:
+                    file.close()
+            except Exception as error:  # noqa: BLE001  # the next file must be closed all the same
+                why = f"{type(error).__name__}: {error}"
+                _log(f"{_description_of(file)} could not be closed: {why}")
 
     # Another thread may hold a file's lock; the other files do not wait for it.
     held: list[tuple[threading.Thread, Any]] = []
@@ -171,17 +172,6 @@ def _is_written(file: Any) -> bool:
         return file.fileno() not in (0, 1, 2)  # Standard output and error are needed to the end.
     except Exception:  # noqa: BLE001  # it has no descriptor
         return True
-
-
-def _finish(file: Any) -> None:
-    try:
-        # Python's own files need no more than a flush: the system closes them.
-        if type(file).__module__ == "_io":
-            file.flush()
-        else:
-            file.close()
-    except Exception as error:  # noqa: BLE001  # the next file must be closed all the same
-        _log(f"{_description_of(file)} could not be closed: {type(error).__name__}: {error}")
 
 
 def _description_of(file: Any) -> str:

@@ -231,9 +231,19 @@ class StopRequests:
 
     def _watch(self) -> None:
         # A read that has begun stays on the pipe, even if user code closes the descriptor meanwhile.
-        if self._read():
-            _call_handler()
-            self._wake()
+        if not self._read():
+            return
+        _call_handler()
+        import threading
+
+        # Python calls handlers only between system calls of the main thread, so interrupt these. Do so repeatedly: a
+        # signal that comes just before a system call does not interrupt it.
+        main, pause = threading.main_thread().ident, threading.Event()
+        for _ in range(_WAKE_AT_MOST):
+            if self._handled() or main is None:
+                return
+            signal.pthread_kill(main, signal.SIGURG)
+            pause.wait(_WAKE_EVERY)
 
     def _read(self) -> bytes:
         try:
@@ -241,20 +251,6 @@ class StopRequests:
             return os.read(self._fd, 1) if identity(self._fd) == self._pipe else b""
         except OSError:
             return b""
-
-    def _wake(self) -> None:
-        """Interrupt system calls of the main thread: Python calls handlers only between them.
-
-        Do so repeatedly, because a signal that comes just before a system call does not interrupt it.
-        """
-        import threading
-
-        main, pause = threading.main_thread().ident, threading.Event()
-        for _ in range(_WAKE_AT_MOST):
-            if self._handled() or main is None:
-                return
-            signal.pthread_kill(main, signal.SIGURG)
-            pause.wait(_WAKE_EVERY)
 
 
 def sigterm_is_native() -> bool:

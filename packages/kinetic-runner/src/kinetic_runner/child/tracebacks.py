@@ -56,8 +56,7 @@ def text_of(error: BaseException) -> str:
     middle of a text that is too long.
     """
     try:
-        for each in _related(error):
-            _trim(each)
+        _trim(error)
         text = "".join(traceback.format_exception(error, limit=-_FRAMES_LIMIT))
     except BaseException as failure:  # noqa: BLE001 - user classes take part in the formatting
         return (
@@ -82,8 +81,8 @@ def _safe_text(value: object) -> str:
         return f"<str() of {type(value).__name__} failed with {type(failure).__name__}>"
 
 
-def _related(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over *error*, its causes, contexts and members, each once."""
+def _trim(error: BaseException) -> None:
+    """Remove Kinetic's frames from the tracebacks of *error*, its causes, contexts and members."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting and len(seen) < _CHAIN_LIMIT:
@@ -91,30 +90,25 @@ def _related(error: BaseException) -> Iterator[BaseException]:
         if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        yield current
         waiting += [current.__cause__, current.__context__]
         if isinstance(current, BaseExceptionGroup):
             waiting += current.exceptions
-
-
-def _trim(error: BaseException) -> None:
-    """Remove Kinetic's frames from the traceback of *error*."""
-    frames: list[TracebackType] = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    first = next((i for i, frame in enumerate(frames) if not _is_kinetic(frame)), None)
-    if first is None:
-        # All frames are Kinetic's: they matter only for an unexpected error.
-        first = len(frames) if isinstance(error, KineticError) else 0
-    frames = frames[first:]
-    # Kinetic's signal handler at the end does not matter either.
-    while frames and _is_kinetic(frames[-1]) and not _is_kinetic(frames[0]):
-        frames.pop()
-    if frames:
-        frames[-1].tb_next = None
-    error.__traceback__ = frames[0] if frames else None
+        frames: list[TracebackType] = []
+        trace = current.__traceback__
+        while trace is not None:
+            frames.append(trace)
+            trace = trace.tb_next
+        first = next((i for i, frame in enumerate(frames) if not _is_kinetic(frame)), None)
+        if first is None:
+            # All frames are Kinetic's: they matter only for an unexpected error.
+            first = len(frames) if isinstance(current, KineticError) else 0
+        frames = frames[first:]
+        # Kinetic's signal handler at the end does not matter either.
+        while frames and _is_kinetic(frames[-1]) and not _is_kinetic(frames[0]):
+            frames.pop()
+        if frames:
+            frames[-1].tb_next = None
+        current.__traceback__ = frames[0] if frames else None
 
 
 def _is_kinetic(trace: TracebackType) -> bool:
