@@ -48,7 +48,13 @@ class ChildEnd:
 def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
     """Return the outcome for *end*; job, attempt, host and times come from *blank*."""
     reported = end.reported
-    notes = _memory_notes(end, blank.peak_memory)
+    notes: tuple[str, ...] = ()
+    own = end.status is not None and _signal_of(end.status) == signal.SIGKILL
+    if end.oom_killed and end.memory_limit is not None and not own:
+        # The function then fails with an error that does not say why, if at all. Outside of a container, the killed
+        # process may be one of another program.
+        killed = "The kernel killed a process that the function had started, for lack of memory."
+        notes = (f"{killed} {_out_of_memory(end.memory_limit, blank.peak_memory)}",)
     if reported is not None and end.reported_in_time:
         if reported.reason == "terminated":
             # A disruption would be repeated for ever.
@@ -175,19 +181,6 @@ def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
     code = EXIT_FUNCTION_FAILED if number == signal.SIGTERM else 128 + number
     found = {"signal": number, "out_of_memory": bool(end.oom_killed) or None}
     return {**_fields("killed", code, message), **found}
-
-
-def _memory_notes(end: ChildEnd, peak: int | None) -> tuple[str, ...]:
-    """Return a note if the kernel killed another process than the function's own, such as one of a pool.
-
-    The function then fails with an error that does not say why, if at all. Outside of a container, the killed
-    process may be one of another program.
-    """
-    own = end.status is not None and _signal_of(end.status) == signal.SIGKILL
-    if not end.oom_killed or end.memory_limit is None or own:
-        return ()
-    killed = "The kernel killed a process that the function had started, for lack of memory."
-    return (f"{killed} {_out_of_memory(end.memory_limit, peak)}",)
 
 
 def _out_of_memory(limit: int, peak: int | None) -> str:

@@ -117,8 +117,14 @@ class LogUploader:
             self._held = 0
 
     def _send(self, size: int, *, in_thread: bool = True) -> None:
-        while self._stalled and self._held + size > self.on_disk and self._drop_oldest():
-            continue
+        with self._changed:
+            while self._waiting and self._stalled and self._held + size > self.on_disk:
+                oldest, dropped = self._waiting.popleft()
+                if not isinstance(oldest, bytes):
+                    oldest.close()
+                self._held -= dropped
+                self.lost += dropped
+                self._missing += dropped
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
         self._begun = self.clock()
@@ -149,19 +155,6 @@ class LogUploader:
             file.close()
             return chunk
         return file
-
-    def _drop_oldest(self) -> bool:
-        """Drop the chunk that waits longest; return whether there was one."""
-        with self._changed:
-            if not self._waiting:
-                return False
-            chunk, size = self._waiting.popleft()
-            if not isinstance(chunk, bytes):
-                chunk.close()
-            self._held -= size
-            self.lost += size
-            self._missing += size
-            return True
 
     def _seconds_left(self) -> float:
         """Return how many seconds are left in which the store may accept nothing."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 # import at the same time.
 from kinetic_payload.processes import adopt_orphans
 from kinetic_runner import WARM
-from kinetic_runner.parent.child_process import fork, spawn
+from kinetic_runner.parent.child_process import Child, fork, spawn
 from kinetic_runner.parent.signals import SelfPipe
 
 KEY_VARIABLE = "KINETIC_SIGNING_KEY"
@@ -52,10 +52,7 @@ def run_with(
     code = 2
     try:
         inherited = _make_descriptors_uninheritable()
-        forked = None
-        if may_fork and _can_fork():
-            _import_shared()
-            forked = fork(command, inherited)
+        forked = _fork_if_safe(command, inherited) if may_fork else None
         if isinstance(forked, list):
             return forked
         signals = SelfPipe()
@@ -110,17 +107,15 @@ def _print_failure(error: BaseException) -> None:
     sys.stderr.write("".join(f"{STDERR_MARK}{line}\n" for line in text.splitlines()))
 
 
-def _can_fork() -> bool:
-    """Tell whether a fork of this process is as good a child as a new one."""
+def _fork_if_safe(command: Sequence[str], inherited: Sequence[int]) -> Child | list[str] | None:
+    """Return what `fork` returns; None if a fork of this process is not as good a child as a new one."""
     # What a `sitecustomize` prints, opens and seeds belongs to the process of the function.
     if sys.platform != "linux" or {"sitecustomize", "usercustomize"} & sys.modules.keys():
-        return False
+        return None
     # A fork of a process with threads can deadlock.
-    return len(os.listdir("/proc/self/task")) == 1 and adopt_orphans()  # noqa: PTH208 - light
-
-
-def _import_shared() -> None:
-    """Import what parent and child need, once for both."""
+    if len(os.listdir("/proc/self/task")) != 1 or not adopt_orphans():  # noqa: PTH208 - light
+        return None
+    # What parent and child need is imported once for both.
     import kinetic_payload.limits
     import kinetic_payload.records.attempt_result
     import kinetic_payload.records.pending_uploads
@@ -128,6 +123,8 @@ def _import_shared() -> None:
     import kinetic_runner.hosts
     import kinetic_runner.store_retries
     import kinetic_runner.task  # noqa: F401
+
+    return fork(command, inherited)
 
 
 def _make_descriptors_uninheritable() -> list[int]:

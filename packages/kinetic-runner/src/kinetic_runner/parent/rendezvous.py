@@ -179,14 +179,22 @@ class Leader(_Waiting):
             if self._try_to_claim(candidate):
                 self.own, self._there = candidate, 0
             self._tried = candidate
-        if not self._there and self._a_host_is_over():
-            return True  # It will not come, and the leader then ends the job.
+        if not self._there and self.restarts is None:
+            # Hosts are replaced alone: one that succeeded in an earlier attempt will not come, and the leader ends the job.
+            earlier = (
+                read_host_ends(self.store, self.signer, self.job, each, self.host.count)
+                for each in range(1, self.own)
+            )
+            if any(end.succeeded for ends in earlier for end in ends):
+                return True
         self._there = max(self._there, 1)
         while self._there < self.host.count:
             if self._read(self.job.claim(self.own, self._there)) is None:
                 return False
             self._there += 1
-        if self._has_ended():
+        listed = self.store.list(f"{self.job.attempts}{self.own}/")
+        names = {self.job.host_outcome(self.own, host) for host in range(self.host.count)}
+        if any(self._read(info.name) is not None for info in listed if info.name in names):
             # A host that claimed it is gone, and its successor waits for another attempt.
             message = (
                 f"Another host ended before attempt {self.own} began on host {self.host.index}."
@@ -197,22 +205,6 @@ class Leader(_Waiting):
         statement = encode(self.claim(self.own))
         write_once(self.store, self.signer, self.job.gathered(self.own), statement)
         return True
-
-    def _a_host_is_over(self) -> bool:
-        """Tell whether a host succeeded in an earlier attempt, where hosts are replaced alone."""
-        if self.restarts is not None:
-            return False
-        earlier = (
-            read_host_ends(self.store, self.signer, self.job, each, self.host.count)
-            for each in range(1, self.own)
-        )
-        return any(end.succeeded for ends in earlier for end in ends)
-
-    def _has_ended(self) -> bool:
-        """Tell whether a host has reported on the attempt `own` already."""
-        listed = self.store.list(f"{self.job.attempts}{self.own}/")
-        names = {self.job.host_outcome(self.own, host) for host in range(self.host.count)}
-        return any(self._read(info.name) is not None for info in listed if info.name in names)
 
 
 class Follower(_Waiting):

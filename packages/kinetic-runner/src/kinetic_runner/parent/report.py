@@ -116,7 +116,15 @@ class Reporter:
         """Write *outcome*, and the job's final outcome if this host decides it; return the exit code."""
         self._until = monotonic() + self.seconds
         if outcome.exit_code == EXIT_BAD_NODE:
-            outcome = self._limit_bad_nodes(outcome)
+            number = self._tally_before(outcome.attempt).bad_nodes
+            if number >= MOST_BAD_NODES:
+                # Not repeated any more.
+                earlier = self._earlier(bad_nodes_before, outcome.attempt)
+                nodes = ", ".join(sorted({*earlier, outcome.node or outcome.hostname}))
+                message = f"{number + 1} attempts met a bad node ({nodes}). {outcome.message}"
+                outcome = replace(
+                    outcome, exit_code=EXIT_NOT_PREPARED, message=message, lost_peer=None
+                )
         self.keep(outcome)
         self._store_value(outcome)
         self._own = outcome
@@ -188,16 +196,6 @@ class Reporter:
         # The process that replaces a lost one says that it was stopped, but not when.
         own = [end for end in ends if end.reason != "terminated" or end.stopped_at]
         return len(own) < self.host.count and not never_began(ends)
-
-    def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
-        """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
-        number = self._tally_before(outcome.attempt).bad_nodes
-        if number < MOST_BAD_NODES:
-            return outcome
-        earlier = self._earlier(bad_nodes_before, outcome.attempt)
-        nodes = ", ".join(sorted({*earlier, outcome.node or outcome.hostname}))
-        message = f"{number + 1} attempts met a bad node ({nodes}). {outcome.message}"
-        return replace(outcome, exit_code=EXIT_NOT_PREPARED, message=message, lost_peer=None)
 
     def _report(self, outcome: HostOutcome) -> int:
         name = self.job.host_outcome(outcome.attempt, self.host.index)

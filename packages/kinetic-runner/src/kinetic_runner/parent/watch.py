@@ -172,7 +172,12 @@ class Watch:
         if self._lifeline is not None:
             readers.append(self._lifeline)
         writers = [self.tee.fd] if self.tee.waiting else []
-        ready, writable, _ = select.select(readers, writers, [], self._select_timeout(held_back))
+        now = monotonic()
+        alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
+        waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
+        waits += [due for due in (self._log.due_in, self._streams.due_in) if due is not None]
+        seconds = min([_HELD_BACK if held_back else _POLL_SECONDS, *waits])
+        ready, writable, _ = select.select(readers, writers, [], seconds)
         if writable:
             self.tee.write_waiting()
         for fd in ready:
@@ -194,7 +199,11 @@ class Watch:
         if not messages:
             self._lifeline = None
             self._drain(self._child.report)
-            self._abandon()
+            # If the function has ended, the runner continues, however long the store takes: a client that finds
+            # the supervisor dead waits for the report.
+            if self._interrupted or (self._reported is None and self._phase != "report"):
+                self._interrupted = True
+                self._cause = "orphaned"
         self._stop_now = self._stop_now or STOP in messages
         self._others_gone = self._others_gone or OTHERS_GONE in messages
 
@@ -204,13 +213,6 @@ class Watch:
             # The lifeline of a single host is the read end of a pipe: this write fails.
             with suppress(OSError):
                 os.write(self._lifeline, FAILED)
-
-    def _select_timeout(self, held_back: bool) -> float:
-        now = monotonic()
-        alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
-        waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
-        waits += [due for due in (self._log.due_in, self._streams.due_in) if due is not None]
-        return min([_HELD_BACK if held_back else _POLL_SECONDS, *waits])
 
     def _act_on_time(self) -> None:
         self._read_report_file()
@@ -235,9 +237,20 @@ class Watch:
                 self._stop("timeout", now=True)
         if self._requests_at and monotonic() >= self._requests_at[0]:
             del self._requests_at[0]
-            self._request_stop()
+            with suppress(OSError):
+                make_folder(os.path.dirname(self._stop_file))  # noqa: PTH120
+                os.close(open_private(self._stop_file, os.O_WRONLY | os.O_CREAT))
+            self._child.request_stop()
         if self._has_parted or (self._kill_at is not None and now >= self._kill_at):
-            self._kill(now)
+            self._kill_at = None
+            self._killed = not self._parting
+            if self._reported is not None and not (self._cause or self._stopping or self._parting):
+                self.log_line(
+                    f"The function has ended, but its threads and exit handlers took more than "
+                    f"{self._linger:g} s: the process is killed."
+                )
+            self._child.signal(signal.SIGKILL)  # `_kill_remains` kills its group later.
+            self._give_up_at = now + self._limits.remains
 
     @property
     def _stopping(self) -> bool:
@@ -249,17 +262,6 @@ class Watch:
         if not self._parting or self._give_up_at is not None:
             return False
         return self._others_gone or (self._stop_now and self._parting == "together")
-
-    def _kill(self, now: float) -> None:
-        self._kill_at = None
-        self._killed = not self._parting
-        if self._reported is not None and not (self._cause or self._stopping or self._parting):
-            self.log_line(
-                f"The function has ended, but its threads and exit handlers took more than "
-                f"{self._linger:g} s: the process is killed."
-            )
-        self._child.signal(signal.SIGKILL)  # `_kill_remains` kills its group later.
-        self._give_up_at = now + self._limits.remains
 
     def _stop(self, cause: Cause, *, now: bool) -> None:
         """Stop the child because of *cause*: *now*, or after most of the grace, in which it can save its state.
@@ -284,23 +286,6 @@ class Watch:
     def _request_after(self, start: float) -> None:
         after = (0.0,) if self._sigterm_native else _REQUESTS_AFTER
         self._requests_at = [start + seconds for seconds in after]
-
-    def _request_stop(self) -> None:
-        with suppress(OSError):
-            make_folder(os.path.dirname(self._stop_file))  # noqa: PTH120
-            os.close(open_private(self._stop_file, os.O_WRONLY | os.O_CREAT))
-        self._child.request_stop()
-
-    def _abandon(self) -> None:
-        """End the child at once, because its supervisor died, unless its function has ended.
-
-        If the function has ended, the runner continues, however long the store takes: a client that finds
-        the supervisor dead waits for the report.
-        """
-        ended = self._reported is not None or self._phase == "report"
-        if self._interrupted or not ended:
-            self._interrupted = True
-            self._cause = "orphaned"
 
     # Output.
 
@@ -406,7 +391,13 @@ class Watch:
             if self._parting == "last":
                 self._kill_at = monotonic() + self._limits.grace
         if message.get("phase") in _PHASES:
-            self._begin_phase(message["phase"])
+            self._end_phase()
+            self._phase = message["phase"]
+            if self._phase == "call" and self._limits.timeout is not None:
+                self._call_until = monotonic() + self._limits.timeout
+            if self._phase == "report":
+                # The function has ended: storing its value does not count as its time.
+                self._call_until = None
         if "devices" in message:
             self._devices_seen = str(message["devices"])
         if self._usage is not None and "chips" in message:
@@ -421,15 +412,6 @@ class Watch:
             self.log_line(f"Warning: {message['warning']}")
         if "outcome" in message:
             self._take_outcome(message["outcome"])
-
-    def _begin_phase(self, phase: Phase) -> None:
-        self._end_phase()
-        self._phase = phase
-        if phase == "call" and self._limits.timeout is not None:
-            self._call_until = monotonic() + self._limits.timeout
-        if phase == "report":
-            # The function has ended: storing its value does not count as its time.
-            self._call_until = None
 
     def _end_phase(self) -> None:
         now = monotonic()

@@ -27,7 +27,7 @@ from kinetic_payload.layout import (
     Env,
     JobObjects,
 )
-from kinetic_payload.records.batch import GroupManifest, InputPack, manifest_from
+from kinetic_payload.records.batch import GroupManifest, manifest_from
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.signing import Signer
@@ -225,7 +225,15 @@ class _Worker:
         )
         name = self._group.inputs(number)
         if pack.first not in self._heads:
-            self._heads[pack.first] = self._read_head(name, pack)
+            found = self._retry(partial(self._store.read, name, end=pack.head)) or b""
+            if hashlib.sha256(found).hexdigest() != pack.digest:
+                raise RecordError(
+                    f"{self._store.location}/{name} does not have the inputs that were submitted.",
+                    hint="It was changed in the store. Find out who can write there.",
+                )
+            self._heads[pack.first] = [
+                (int(size), str(digest), list(keys)) for size, digest, keys in json.loads(found)
+            ]
         head = self._heads[pack.first]
         start = pack.head + sum(size for size, *_ in head[: index - pack.first])
         size, digest, data = head[index - pack.first]
@@ -245,40 +253,29 @@ class _Worker:
             shares=missing if self.number == self._first_worker else [],
         )
 
-    def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str, list[str]]]:
-        data = self._retry(partial(self._store.read, name, end=pack.head)) or b""
-        if hashlib.sha256(data).hexdigest() != pack.digest:
-            raise RecordError(
-                f"{self._store.location}/{name} does not have the inputs that were submitted.",
-                hint="It was changed in the store. Find out who can write there.",
-            )
-        return [(int(size), str(digest), list(keys)) for size, digest, keys in json.loads(data)]
-
     def _after_failure(self, index: int) -> None:
         """End the batch if this failure is one too many: then no further input is started."""
         manifest = self._manifest
         failed = len(manifest.failed) + 1
         if manifest.max_failures is not None and not manifest.fail_fast:
-            failed += sum(self._other_failures(index))
+            own = self._job(index).outcome
+            for info, data in self._store.records(self._group.members):
+                if info.name == own or not info.name.endswith("/outcome.json"):
+                    continue
+                with suppress(SignatureError, RecordError):
+                    if data is None:
+                        data = self._retry(
+                            partial(read_verified, self._store, self._signer, info.name)
+                        )
+                    else:
+                        self._signer.verify(data, info.name)
+                    failed += _status_in(data) == "failed"
         if manifest.next_step(None, failed=failed) == "stop":
             limit = (
                 "fail_fast=True" if manifest.fail_fast else f"max_failures={manifest.max_failures}"
             )
             why = f"Input {index} failed, and with {limit} no further input was started."
             self._write_failure(self._group, why)
-
-    def _other_failures(self, index: int) -> Iterator[bool]:
-        """Iterate over the inputs that have ended besides *index*: whether each failed."""
-        own = self._job(index).outcome
-        for info, data in self._store.records(self._group.members):
-            if info.name == own or not info.name.endswith("/outcome.json"):
-                continue
-            with suppress(SignatureError, RecordError):
-                if data is None:
-                    data = self._retry(partial(read_verified, self._store, self._signer, info.name))
-                else:
-                    self._signer.verify(data, info.name)
-                yield data is not None and fields_of(data).get("status") == "failed"
 
     def _write_failure(self, job: JobObjects, message: str) -> None:
         now = time()
