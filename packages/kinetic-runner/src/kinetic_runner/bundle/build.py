@@ -91,7 +91,17 @@ def bundle_for(
     for each source and compiles nothing. The file's name holds the digest of its contents: a file that is
     damaged, or that another user may have written, is replaced.
     """
-    prefix = f"remote_runner-{_key(extra, bytecode=bytecode)}-"
+    # A digest of the sources' paths, sizes and times, and of *extra*; it reads no source.
+    form = (sys.implementation.cache_tag, _bytecode("", b""), bytecode)
+    key = hashlib.sha256(repr(form).encode())
+    for name, source in sorted(_sources()):
+        seen = os.stat(source)  # noqa: PTH116 - `pathlib` takes time
+        key.update(
+            f"{name}\0{source}\0{seen.st_size}\0{seen.st_mtime_ns}\0{seen.st_ino}\n".encode()
+        )
+    for name in sorted(extra):
+        key.update(f"{name}\0{len(extra[name])}\0".encode() + extra[name])
+    prefix = f"remote_runner-{key.hexdigest()[:16]}-"
     with _BUILDING:
         for path in sorted(cache_dir.glob(f"{prefix}*.py")):
             with suppress(OSError):
@@ -134,15 +144,3 @@ def _bytecode(name: str, source: bytes) -> bytes:
     flags = (1).to_bytes(4, "little")
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + flags + digest + marshal.dumps(code, _MARSHAL)
-
-
-def _key(extra: Mapping[str, bytes], *, bytecode: bool) -> str:
-    """Return a digest of the sources' paths, sizes and times, and of *extra*; read no source."""
-    form = (sys.implementation.cache_tag, _bytecode("", b""), bytecode)
-    key = hashlib.sha256(repr(form).encode())
-    for name, path in sorted(_sources()):
-        seen = os.stat(path)  # noqa: PTH116 - as above
-        key.update(f"{name}\0{path}\0{seen.st_size}\0{seen.st_mtime_ns}\0{seen.st_ino}\n".encode())
-    for name in sorted(extra):
-        key.update(f"{name}\0{len(extra[name])}\0".encode() + extra[name])
-    return key.hexdigest()[:16]

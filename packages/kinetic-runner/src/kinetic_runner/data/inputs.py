@@ -80,7 +80,10 @@ def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool)
         if ref.fuse and local is None:
             mounted.append(ref)
         elif ref.mount is None:
-            known = shared.setdefault(local or _identity(ref), own)
+            # References that are equal in this can share a copy.
+            what = ref.digest if ref.kind == "local" else ref.source
+            same = (ref.kind, what, ref.name, ref.is_dir, ref.trust_remote_code)
+            known = shared.setdefault(local or same, own)
             paths[ref.key] = str(known)
             if known is own and local is not None:
                 views.append(View(local, own, None))
@@ -97,12 +100,6 @@ def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool)
     # Volumes last: they may cover the others.
     binds = {**{str(view.stage): view.source for view in views}, **volumes}
     return Plan(paths, tuple(downloads), binds, tuple(views), tuple(mounted))
-
-
-def _identity(ref: DataRef) -> object:
-    """Return a key that is equal for references that can share a copy."""
-    what = ref.digest if ref.kind == "local" else ref.source
-    return ref.kind, what, ref.name, ref.is_dir, ref.trust_remote_code
 
 
 def make_mount_points(decided: Plan) -> None:

@@ -129,7 +129,13 @@ def enter(binds: Mapping[str, Path], *, read_only: Collection[str] = ()) -> None
         os.close(point.source)
     os.chdir(cwd)
     if gained_capabilities:
-        _drop_capabilities()
+        # User code must have the same access to files as outside of the user namespace.
+        import ctypes
+
+        # Version 3 of the interface; 0 is this process. Effective, permitted and inheritable, 2 x 32 bits each.
+        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+        if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
+            raise _system_error("give up capabilities")
 
 
 @dataclass(frozen=True)
@@ -264,16 +270,6 @@ def _unshare() -> bool:
     except OSError as error:
         raise DataError(f"Could not set up a user namespace: {error}.", hint=_HINT) from error
     return uid != 0
-
-
-def _drop_capabilities() -> None:
-    """Drop the capabilities of a user namespace: user code must have the same access to files as outside."""
-    import ctypes
-
-    # Version 3 of the interface; 0 is this process. Effective, permitted and inheritable, 2 x 32 bits each.
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
-        raise _system_error("give up capabilities")
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
