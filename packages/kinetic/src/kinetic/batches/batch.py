@@ -99,7 +99,17 @@ class Batch:
         Raises:
             InvalidRequestError: The hint says what to use instead.
         """
-        _refuse(request)
+        hosts = request.accelerator.hosts
+        if hosts > 1 and request.on_this_machine and request.semantics == "gke":
+            raise InvalidRequestError(
+                f"{request.accelerator} has {hosts} hosts, and on this machine a batch runs each input in one process.",
+                hint="Choose an accelerator with one host, or submit the inputs one by one with run_async.",
+            )
+        if request.debug:
+            raise InvalidRequestError(
+                "debug=True waits for a debugger, and a batch has many members.",
+                hint="Debug one input with run_async.",
+            )
         self.group_id = f"grp-{secrets.token_hex(4)}"
         retries = options.retries or request.retries
         self.request = replace(request, retries=retries, batch=True)
@@ -216,18 +226,4 @@ def submit_batch(
         assert batch.manifest is not None
         return BatchHandle(
             batch.manifest, job._services, submission_errors=dict(batch.inputs.failed)
-        )
-
-
-def _refuse(request: JobRequest) -> None:
-    hosts = request.accelerator.hosts
-    if hosts > 1 and request.on_this_machine and request.semantics == "gke":
-        raise InvalidRequestError(
-            f"{request.accelerator} has {hosts} hosts, and on this machine a batch runs each input in one process.",
-            hint="Choose an accelerator with one host, or submit the inputs one by one with run_async.",
-        )
-    if request.debug:
-        raise InvalidRequestError(
-            "debug=True waits for a debugger, and a batch has many members.",
-            hint="Debug one input with run_async.",
         )

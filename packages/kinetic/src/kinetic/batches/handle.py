@@ -609,22 +609,18 @@ class BatchHandle(Generic[T_co]):
             with suppress(StoreError):
                 store.delete(name)
 
-    def _is_read(self) -> bool:
-        """Return whether another process collects the values: it then removes them."""
-        oldest = time.time() - _READS_FOR
-        readers = self._services.store.list(JobObjects(self.group_id).readers)
-        return any(info.updated > oldest for info in readers)
-
     def _remove_in_background(self) -> None:
         warn, self._removal, self._process = caller_warning(), Future(), os.getpid()
 
         def remove() -> None:
+            store, names = self._services.store, JobObjects(self.group_id)
+            oldest = time.time() - _READS_FOR
             try:
-                if self._is_read():
-                    return
+                if any(info.updated > oldest for info in store.list(names.readers)):
+                    return  # Another process collects the values, and then removes them.
                 self._refuse_without_key()
                 # Otherwise nothing would tell later that all inputs have succeeded. It may have been stopped when they had.
-                self._services.store.delete(JobObjects(self.group_id).outcome)
+                store.delete(names.outcome)
                 self._write_end("succeeded", "All values were collected, and then removed.")
                 self._stop(remove=True)
                 self._remove_objects(all_of_it=False)

@@ -49,8 +49,12 @@ class Inputs:
                 f"The inputs of a batch are a {type(inputs).__name__}; a list of inputs was expected.",
                 hint="Write one input for each call: [0.1, 0.01], or [{'lr': 0.1}, {'lr': 0.01}].",
             )
-        self._length = _length_of(inputs)
-        if self._length == 0:
+        sized: Any = inputs
+        try:
+            count = len(sized)
+        except TypeError:  # `tqdm` of a generator has a `__len__` that fails.
+            count = None
+        if count == 0:
             raise InvalidRequestError("A batch needs at least one input, and there is none.")
         self.count = 0
         """The number of inputs that were consumed."""
@@ -66,6 +70,8 @@ class Inputs:
         self._inputs = inputs
         self._mode = mode
         self._check = check
+        self._strict = count is not None
+        """Whether a wrong input is an error: of a sequence, all can be submitted again."""
 
     def close(self) -> None:
         """Remove temporary files."""
@@ -78,11 +84,10 @@ class Inputs:
             InvalidRequestError: There are none, or one of a sequence does not fit; the message has its index.
             PayloadError: One of a sequence cannot be pickled; the message has its index.
         """
-        strict = self._length is not None
         heads: list[tuple[int, str, tuple[str, ...]]] = []
         self.call_data = len(call.data)
         self.hub_data = tuple(found.key for found in call.data if found.value.is_hf)
-        for pickled, keys in self._pickles(call, strict=strict):
+        for pickled, keys in self._pickles(call):
             if not heads:
                 # In memory while it is small; the disk takes the rest.
                 spool: Any = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `close` closes it
@@ -105,9 +110,7 @@ class Inputs:
                 iter(self.failed.values()), InvalidRequestError("The iterator gave no input.")
             )
 
-    def _pickles(
-        self, call: DumpedCall, *, strict: bool
-    ) -> Iterator[tuple[bytes, tuple[str, ...]]]:
+    def _pickles(self, call: DumpedCall) -> Iterator[tuple[bytes, tuple[str, ...]]]:
         iterator = iter(self._inputs)
         index = 0
         while True:
@@ -124,7 +127,7 @@ class Inputs:
                 self._check(args, kwargs)
                 pickled = call.dump_input(f"input {index}", args, kwargs)
             except Exception as error:
-                if strict:
+                if self._strict:
                     raise _named(error, index) from error
                 self.failed[index] = error
                 pickled = b"", ()
@@ -162,14 +165,6 @@ class Inputs:
                     stream.write(chunk)
 
         parallel_map(send, range(len(self._files)), threads=store.concurrency)
-
-
-def _length_of(inputs: Any) -> int | None:
-    """Return how many *inputs* there are; None if only their end will show it."""
-    try:
-        return len(inputs)
-    except TypeError:  # `tqdm` of a generator has a `__len__` that fails.
-        return None
 
 
 def arguments_of(given: Any, mode: InputMode) -> Call:

@@ -154,7 +154,13 @@ def configuration_of(
     if working_dir and not _is_variable(working_dir):
         working_dir = str(expanded(working_dir, "working_dir").absolute())
     project = handle._session.project
-    root = working_dir or (project and project.root) or _project_here(listening.folder)
+    root = working_dir or (project and project.root)
+    if not root:
+        # Without the folder in which the function runs, if the working directory ends with it.
+        root = working_folder()
+        parts = Path(listening.folder).parts
+        if parts and root.parts[-len(parts) :] == parts:
+            root = root.parents[len(parts) - 1]
     return {
         "name": "Kinetic job",
         "type": "debugpy",
@@ -185,19 +191,6 @@ def _session_of(
         process = start_forwarder(handle._record, handle._settings, listener, listening.port)
     configuration = configuration_of(handle, listening, port=port, working_dir=working_dir)
     return DebugSession(process, configuration)
-
-
-def _project_here(folder: str) -> str:
-    """Return the root of the project on this machine, as far as the working directory shows it.
-
-    *folder* is the folder below the root in which the function runs. If the working directory is another
-    one, it is taken for the root itself.
-    """
-    here = working_folder()
-    parts = Path(folder).parts
-    if parts and here.parts[-len(parts) :] == parts:
-        here = here.parents[len(parts) - 1]
-    return str(here)
 
 
 def _is_variable(folder: str) -> bool:

@@ -80,12 +80,18 @@ def fetch(
     if outcome.status == "succeeded":
         if host is None or host.value is None:
             raise IntegrityError(f"The outcome of {job_id} is a success, but names no value.")
-        value = _unpickled_value(job_id, host, host.value, store, track, keep)
-        return Collected(value=value)
+        with _open_verified(host.value, store, track) as stream:
+            if keep is not None:
+                keep(stream)
+                stream.seek(0)
+            try:
+                return Collected(value=load(stream, host.python))
+            except Exception as error:
+                raise unreadable(job_id, host, error) from error
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
         return Collected(error=failure_without_exception(outcome, host))
-    error = _users_exception(outcome, host, store, track)
-    return Collected(error=error, traceback=host.error.traceback)
+    users = _users_exception(outcome, host, store, track)
+    return Collected(error=users, traceback=host.error.traceback)
 
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
@@ -150,24 +156,6 @@ def _downloaded(name: str, size: int, store: Store, track: TrackProgress) -> Ite
             store.download(name, path, progress=advance, most=size)
         with path.open("rb") as stream:
             yield stream
-
-
-def _unpickled_value(
-    job_id: str,
-    host: HostOutcome,
-    pickled: Pickled,
-    store: Store,
-    track: TrackProgress,
-    keep: Keep | None,
-) -> Any:
-    with _open_verified(pickled, store, track) as stream:
-        if keep is not None:
-            keep(stream)
-            stream.seek(0)
-        try:
-            return load(stream, host.python)
-        except Exception as error:
-            raise unreadable(job_id, host, error) from error
 
 
 def _users_exception(

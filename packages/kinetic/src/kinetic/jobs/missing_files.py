@@ -82,7 +82,7 @@ def note_on(error: BaseException, project: Project | None) -> str | None:
             names = [cause.name]
         for name in names:
             if place := _place_of(name):
-                return _installed(name, place, project) or _outside(name, place, project)
+                return _advice(name, place, project)
         cause = cause.__cause__ or cause.__context__
     return None
 
@@ -117,7 +117,8 @@ def _place_of(name: str) -> Path | None:
     return path if where and path.exists() else None
 
 
-def _installed(name: str, place: Path, project: Project | None) -> str | None:
+def _advice(name: str, place: Path, project: Project | None) -> str:
+    """Return why the job did not find the module *name*, which is at *place*, and what to do."""
     import sysconfig
     from importlib.metadata import packages_distributions, version
 
@@ -135,10 +136,6 @@ def _installed(name: str, place: Path, project: Project | None) -> str | None:
         )
     if place.is_relative_to(sysconfig.get_path("stdlib")):
         return f"The module {name!r} is part of this machine's Python, but not of the job's Python."
-    return None
-
-
-def _outside(name: str, place: Path, project: Project | None) -> str:
     lies = f"The module {name!r} lies at {place} on this machine"
     by_value = "import it at the top of the script or notebook instead of in the function"
     install = "install it as a package that the project requires"

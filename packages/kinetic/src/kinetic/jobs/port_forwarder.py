@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kinetic.errors import InvalidRequestError
 from kinetic.settings.settings import Settings
@@ -82,8 +82,23 @@ def main() -> None:
     if not order:
         return
     threading.Thread(target=_exit_with_stdin, daemon=True).start()
+    from kinetic.jobs.services import connect
+    from kinetic.target import Target
+    from kinetic_payload.records.decode import decode
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.store import parse_location
+
     try:
-        _forward(order)
+        record = decode(JobRecord, order["record"].encode(), name="stdin")
+        settings = Settings.from_environment(**order["settings"])
+        location = parse_location(record.bucket_name)
+        services = connect(record.backend, Target.of(record), location, settings)
+        forward = services.backend.forward(record)
+        assert forward is not None, (
+            "the parent starts this process only if there is something to forward"
+        )
+        with socket.socket(fileno=order["listener"]) as listener:
+            forward.serve(listener, order["port"], _report)
     except KineticError as error:
         _report(f"{error.message} {error.hint or ''}".rstrip())
         sys.exit(1)
@@ -92,25 +107,6 @@ def main() -> None:
 def _exit_with_stdin() -> None:
     sys.stdin.buffer.read()
     os._exit(0)
-
-
-def _forward(order: dict[str, Any]) -> None:
-    from kinetic.jobs.services import connect
-    from kinetic.target import Target
-    from kinetic_payload.records.decode import decode
-    from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.stores.store import parse_location
-
-    record = decode(JobRecord, order["record"].encode(), name="stdin")
-    settings = Settings.from_environment(**order["settings"])
-    location = parse_location(record.bucket_name)
-    services = connect(record.backend, Target.of(record), location, settings)
-    forward = services.backend.forward(record)
-    assert forward is not None, (
-        "the parent starts this process only if there is something to forward"
-    )
-    with socket.socket(fileno=order["listener"]) as listener:
-        forward.serve(listener, order["port"], _report)
 
 
 def _report(text: str) -> None:

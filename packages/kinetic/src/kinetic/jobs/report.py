@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, get_args
 
 from kinetic.job_status import JobStatus
@@ -209,7 +209,11 @@ def report_of(
         "batch": record.group_id or "",
         "image": record.image_uri,
         "submitted": record.created_at,
-        "ended": _time_text(final.written_at if final else 0.0),
+        "ended": (
+            datetime.fromtimestamp(final.written_at, UTC).isoformat(timespec="seconds")
+            if final and final.written_at
+            else ""
+        ),
         "client": record.client,
         "python": next((host.python for host in outcome.hosts if host.python), ""),
         "retries": str(record.retries),
@@ -255,14 +259,6 @@ def report_of(
         ],
         usage=usage,
     )
-
-
-def _time_text(seconds: float) -> str:
-    if not seconds:
-        return ""
-    from datetime import UTC
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 _REMOVED: Final = "[removed]"

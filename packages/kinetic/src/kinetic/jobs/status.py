@@ -30,7 +30,6 @@ from kinetic.jobs.services import Services
 from kinetic_payload.errors import KineticError, SignatureError, StoreError
 from kinetic_payload.frozen import frozen
 from kinetic_payload.layout import JobObjects, title_of
-from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
@@ -193,7 +192,17 @@ def worded(record: JobRecord, known: JobOutcome) -> JobOutcome:
         host = deciding_host(final, reports)
         message = final.message or (host.message if host else "") or message
         if final.status == "cancelled":
-            reports = _stopped_by_cancel(reports, final)
+            # Its hosts only know of a SIGTERM. An outcome by the supervisor names the attempt; one by a client is
+            # written before the stop.
+            latest = max((report.attempt for report in reports), default=0)
+            reports = tuple(
+                replace(each, message="It was stopped, because the job was cancelled.")
+                if each.attempt == latest
+                and each.reason == "terminated"
+                and (final.attempt == latest or final.written_at <= each.finished_at)
+                else each
+                for each in reports
+            )
             if final.cancelled_by:
                 message = f"The job was cancelled by {final.cancelled_by}."
     found = replace(known, hosts=reports)
@@ -203,18 +212,3 @@ def worded(record: JobRecord, known: JobOutcome) -> JobOutcome:
     return replace(
         found, message=with_earlier_attempts(message, found.attempts, record.hosts, last)
     )
-
-
-def _stopped_by_cancel(
-    reports: tuple[HostOutcome, ...], outcome: Outcome
-) -> tuple[HostOutcome, ...]:
-    """Return *reports*; those of hosts that the cancel stopped say so. Hosts only know of a SIGTERM."""
-    latest = max((report.attempt for report in reports), default=0)
-
-    def stopped(report: HostOutcome) -> bool:
-        # An outcome by the supervisor names the attempt; one by a client is written before the stop.
-        decided = outcome.attempt == latest or outcome.written_at <= report.finished_at
-        return report.attempt == latest and report.reason == "terminated" and decided
-
-    text = "It was stopped, because the job was cancelled."
-    return tuple(replace(each, message=text) if stopped(each) else each for each in reports)

@@ -250,7 +250,11 @@ def follow_stored(
         # In this order: another attempt may begin and end between the checks.
         nonlocal newer
         job_ended = ended()
-        newer = _next_attempt(store, record, verify, attempt)
+        newer = None
+        # One request each time, and more only if there is something new.
+        if any(n > attempt for n in _numbers(store, JobObjects(record.job_id).attempts)):
+            later = (n for n in logged_attempts(store, record, verify) or () if n > attempt)
+            newer = min(later, default=None)
         return job_ended or newer is not None
 
     while True:
@@ -335,15 +339,6 @@ class _Host:
         noted = with_note(lines, cut=self._cut)
         self._cut = self._cut and not lines
         return [replace(line, text=self._shown(line.text)) for line in noted]
-
-
-def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int) -> int | None:
-    """Return the number of the attempt that began after *attempt*, if one did."""
-    # Called repeatedly: one request each time, and more only if there is something new.
-    if all(number <= attempt for number in _numbers(store, JobObjects(record.job_id).attempts)):
-        return None
-    later = (n for n in logged_attempts(store, record, verify) or () if n > attempt)
-    return min(later, default=None)
 
 
 def attempt_separator(

@@ -115,7 +115,14 @@ class _Wait:
             self.last = view.status
             if self.pending is not None and view.status is not JobStatus.PENDING:
                 self.pending.over()
-            _notify(self.on_status_change, view.status)
+            if self.on_status_change is not None:
+                try:
+                    self.on_status_change(view.status)
+                except Exception:
+                    log.exception(
+                        "on_status_change raised for %s; the result is collected all the same",
+                        view.status,
+                    )
         if view.outcome is not None:
             return view
         if view.seen is not None and view.seen.kept_in:
@@ -183,17 +190,6 @@ _SILENT_WAIT = 5.0
 
 _LOST = 30.0
 """Seconds that a silent supervisor gets to come back: the network may have been down."""
-
-
-def _notify(callback: StatusCallback | None, status: JobStatus) -> None:
-    if callback is None:
-        return
-    try:
-        callback(status)
-    except Exception:
-        log.exception(
-            "on_status_change raised for %s; the result is collected all the same", status
-        )
 
 
 def not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
