@@ -225,10 +225,10 @@ def compare(
 
     looks: list[Callable[[], Any]] = [
         check_machines,
-        lambda: _elsewhere(cloud, edges, place),
+        lambda: _locations(cloud, edges, place),
         lambda: _read(cloud, edges, wanted[1:], fail),
     ]
-    _, elsewhere, found = parallel_map(lambda look: look(), looks, threads=len(looks))
+    _, locations, found = parallel_map(lambda look: look(), looks, threads=len(looks))
     actual = {apis.id: enabled, **found}
     plan = plan_up(
         # Of what hangs on something that could not be read, nothing is known.
@@ -236,7 +236,17 @@ def compare(
         actual,
         {kind: edge.fixed for kind, edge in edges.items()},
     )
-    plan = Plan(plan.steps, (*elsewhere, *plan.problems))
+    # A cluster of this name that is somewhere else would share all names with this one.
+    elsewhere = [
+        Problem(
+            f"The project has a cluster {place.cluster!r} in {there}, and {place.location} was asked for.",
+            f"Name its place with --zone {there}{' --standard' * (there.count('-') > 1)}, or choose another name with "
+            "--cluster.",
+        )
+        for there in locations
+        if there != place.location
+    ]
+    plan = Plan(plan.steps, (*elsewhere[:1], *plan.problems))
     return Prepared(
         place, plan, actual, cloud, edges, ProvisioningLease(place.builds_bucket, "kinetic up")
     )
@@ -420,20 +430,6 @@ def _read(
         key=lambda each: each.kind != "cluster",
     )
     return dict(chain.from_iterable(parallel_map(read_with, outside, threads=_READS)))
-
-
-def _elsewhere(cloud: Cloud, edges: Edges, place: ClusterPlace) -> list[Problem]:
-    """Return the problem that a cluster of this name is somewhere else: it would share all names with this one."""
-    for there in _locations(cloud, edges, place):
-        if there != place.location:
-            return [
-                Problem(
-                    f"The project has a cluster {place.cluster!r} in {there}, and {place.location} was asked for.",
-                    f"Name its place with --zone {there}{' --standard' * (there.count('-') > 1)}, or choose another "
-                    "name with --cluster.",
-                )
-            ]
-    return []
 
 
 def _where(cloud: Cloud, edges: Edges, place: ClusterPlace) -> ClusterPlace:

@@ -110,7 +110,7 @@ def plan_up(
             continue
         step = _step(resource, found)
         if found is not None and step.action == "change":
-            wrong = [k for k in _different(resource, found) if k in fixed.get(resource.kind, ())]
+            wrong = [k for k in _differences(resource, found) if k in fixed.get(resource.kind, ())]
             if wrong:
                 name = wrong[0]
                 problems.append(
@@ -171,37 +171,25 @@ def _step(resource: Resource, found: Actual | None) -> Step:
         return Step("replace", resource, detail, resource.after)
     if found.state == "leaving":
         return Step("replace", resource, "it is being deleted", resource.after)
-    different = _different(resource, found)
+    different = _differences(resource, found)
     if found.state == "changing" and not different:
         return Step("wait", resource, found.detail, resource.after)
     if different:
-        detail = ", ".join(_difference(resource, found, name) for name in different)
-        return Step("change", resource, detail, resource.after)
+        return Step("change", resource, ", ".join(different.values()), resource.after)
     return Step("keep", resource)
 
 
-def _different(resource: Resource, found: Actual) -> list[str]:
-    """Return the names of the settings that are not as wanted."""
-    return [
-        name
-        for name, value in resource.settings.items()
-        if not _covers(found.settings.get(name), value)
-    ]
-
-
-def _difference(resource: Resource, found: Actual, name: str) -> str:
-    wanted, there = resource.settings[name], found.settings.get(name)
-    if not isinstance(wanted, tuple):
-        return f"{name}: {there} → {wanted}"
-    more = [each for each in wanted if each not in (there or ())]
-    return f"{name}: {', '.join(map(str, more))}"
-
-
-def _covers(found: Any, wanted: Any) -> bool:
-    """Return whether *found* is what is wanted; a list may have more than that."""
-    if isinstance(wanted, tuple):
-        return set(wanted) <= set(found or ())
-    return bool(found == wanted)
+def _differences(resource: Resource, found: Actual) -> dict[str, str]:
+    """Return the settings that are not as wanted, by name, as texts; a list may have more than what is wanted."""
+    texts: dict[str, str] = {}
+    for name, wanted in resource.settings.items():
+        there = found.settings.get(name)
+        if not isinstance(wanted, tuple):
+            if there != wanted:
+                texts[name] = f"{name}: {there} → {wanted}"
+        elif more := [str(each) for each in wanted if each not in (there or ())]:
+            texts[name] = f"{name}: {', '.join(more)}"
+    return texts
 
 
 def foreign(resource: Resource, found: Actual) -> Problem:

@@ -110,7 +110,18 @@ def add_pool(
         )
     found = cluster.get(KIND, draft.name)
     before = None if found is None else pool_of(found)
-    _check_free(draft, cluster, found, pool_for(draft.accelerator, classes))
+    if found is not None and (before is None or before.accelerator != draft.accelerator):
+        raise InvalidRequestError(
+            f"{cluster.identity} has a ComputeClass {draft.name!r} "
+            f"{'that Kinetic did not make' if before is None else f'for {before.accelerator}'}.",
+            hint="Choose another name with --name.",
+        )
+    other = pool_for(draft.accelerator, classes)
+    if other is not None and other.accelerator == draft.accelerator and other.name != draft.name:
+        raise InvalidRequestError(
+            f"Jobs on {draft.accelerator} run in the pool {other.name!r} of {cluster.identity}.",
+            hint=f"Change that one with --name {other.name}, or remove it first.",
+        )
     pool = changed(before or draft, options)
     check(pool)
     if gke is not None:
@@ -125,24 +136,6 @@ def add_pool(
             f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
         )
     return AddedPool(pool, before, written)
-
-
-def _check_free(
-    draft: Pool, cluster: ApiServer, found: Manifest | None, other: Pool | None
-) -> None:
-    """Refuse the name of another class, *found*, and a second pool besides *other* for the same accelerator."""
-    before = None if found is None else pool_of(found)
-    if found is not None and (before is None or before.accelerator != draft.accelerator):
-        raise InvalidRequestError(
-            f"{cluster.identity} has a ComputeClass {draft.name!r} "
-            f"{'that Kinetic did not make' if before is None else f'for {before.accelerator}'}.",
-            hint="Choose another name with --name.",
-        )
-    if other is not None and other.accelerator == draft.accelerator and other.name != draft.name:
-        raise InvalidRequestError(
-            f"Jobs on {draft.accelerator} run in the pool {other.name!r} of {cluster.identity}.",
-            hint=f"Change that one with --name {other.name}, or remove it first.",
-        )
 
 
 def _edited(found: Manifest, before: Pool, pool: Pool) -> Manifest:

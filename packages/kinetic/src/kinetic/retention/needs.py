@@ -103,7 +103,16 @@ def _note(needs: Needs, store: Store, names: JobObjects, listed: bytes | None) -
             needs.unfinished.add(job_id)
             needs.contexts.update(contexts)
             needs.outputs.update(str(job.get("output_dir")).split("/"))
-            needs.data.update(_data_of(store, names))
+            from kinetic_payload.calls.call import read_header
+
+            head = store.read(names.payload, end=_HEAD)
+            if b"\n" not in head:
+                head = store.read(names.payload, end=_LONGEST_HEAD)
+            data = {ref.digest for ref in read_header(BytesIO(head)).data if ref.digest is not None}
+            if is_group_id(job_id):
+                for info in store.list(f"{names.prefix}loaded/"):
+                    data.add(str(fields_of(read_record(store, info.name))["digest"]))
+            needs.data.update(data)
     except ObjectNotFoundError as error:
         # A clean-up removes the record first.
         if job_id not in needs.ended and store.stat(names.handle) is not None:
@@ -143,17 +152,3 @@ def end_of_batch(store: Store, names: JobObjects, manifest: Mapping[str, Any]) -
         else:
             begun.add(index)
     return None if begun else last
-
-
-def _data_of(store: Store, names: JobObjects) -> set[str]:
-    """Return the digests of uploaded data that a job needs."""
-    from kinetic_payload.calls.call import read_header
-
-    head = store.read(names.payload, end=_HEAD)
-    if b"\n" not in head:
-        head = store.read(names.payload, end=_LONGEST_HEAD)
-    found = {ref.digest for ref in read_header(BytesIO(head)).data if ref.digest is not None}
-    if is_group_id(names.job_id):
-        for info in store.list(f"{names.prefix}loaded/"):
-            found.add(str(fields_of(read_record(store, info.name))["digest"]))
-    return found

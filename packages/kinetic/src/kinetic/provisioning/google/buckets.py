@@ -45,7 +45,10 @@ class BucketsEdge(Edge):
         try:
             found = self._cloud.ask(what, lambda: self.client.get_bucket(resource.name, **limits))
         except PermissionError as error:
-            if not self._may_read():
+            missing = list[str]()
+            with suppress(ProvisioningError):  # The API that tells is not enabled.
+                missing = missing_in_project(self._cloud, ["storage.buckets.get"])
+            if missing:
                 raise
             # A name is taken in all projects at once.
             return Actual(ours=False, detail=str(error).partition("\n")[0].rstrip("."))
@@ -78,13 +81,6 @@ class BucketsEdge(Edge):
             and str(found.project_number) == self._cloud.number,
             detail="it holds objects" if objects else "",
         )
-
-    def _may_read(self) -> bool:
-        """Return whether the user may read the buckets of the project, as far as that is known."""
-        try:
-            return not missing_in_project(self._cloud, ["storage.buckets.get"])
-        except ProvisioningError:  # The API that tells is not enabled.
-            return True
 
     def create(self, resource: Resource) -> None:
         """Make the bucket."""

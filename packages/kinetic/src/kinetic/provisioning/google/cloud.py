@@ -192,7 +192,11 @@ class Cloud:
         """
 
         def is_passing(error: Exception) -> bool:
-            return _NOT_YET.search(f"{error} {_reasons(error)}") is not None
+            # With the short reasons that Google's APIs add.
+            found = getattr(error, "errors", None) or ()
+            reasons = [str(each.get("reason", "")) for each in found if isinstance(each, Mapping)]
+            texts = [str(error), getattr(error, "reason", "") or "", *reasons]
+            return _NOT_YET.search(" ".join(texts)) is not None
 
         with self._translated(what):
             return self._repeated(call, request, made, is_passing, self._patience)
@@ -322,13 +326,6 @@ def role_with(permission: str) -> str | None:
     """Return a role that has *permission*; None if it is not one that Kinetic needs."""
     known = (role for start, role in _ROLES.items() if f"{permission}.".startswith(f"{start}."))
     return next(known, None)
-
-
-def _reasons(error: Exception) -> str:
-    """Return the short reasons that Google's APIs add to an error."""
-    found = getattr(error, "errors", None) or ()
-    reasons = [str(each.get("reason", "")) for each in found if isinstance(each, Mapping)]
-    return " ".join([getattr(error, "reason", "") or "", *reasons])
 
 
 def check_project(project: str | None) -> str:

@@ -32,6 +32,7 @@ def check_place(
             hint=f"Did you mean {', '.join(near)}? Name one with --zone.",
         )
     here: list[str] = []
+    continent = place.region.partition("-")[0]
     for accelerator in dict.fromkeys(priority.accelerator for priority in priorities):
         if isinstance(accelerator, Cpu):
             continue
@@ -41,7 +42,10 @@ def check_place(
         if place.location in {*where, *map(checked_region, where)}:
             continue
         zonal = place.location != place.region
-        have = (zonal and here) or _nearest(where, place.region)
+        regions = sorted(
+            set(map(checked_region, where)), key=lambda each: (not each.startswith(continent), each)
+        )
+        have = (zonal and here) or regions[:5]
         raise ConfigurationError(
             f"{place.location if zonal else f'No zone of {place.region}'} has {'no ' * zonal}machines with {accelerator}.",
             hint=f"These have: {', '.join(have)}. Name one with --zone."
@@ -60,12 +64,3 @@ def _zones_with(compute: Compute, accelerator: Gpu | Tpu) -> list[str]:
     )
     found = compute.items(f"find {name}", path, filter=f"name={name}")
     return sorted({str(each["zone"]).rpartition("/")[2] for each in found})
-
-
-def _nearest(zones: Iterable[str], region: str) -> list[str]:
-    """Return the regions of *zones*, those on the same continent first."""
-    continent = region.partition("-")[0]
-    regions = sorted(
-        set(map(checked_region, zones)), key=lambda each: (not each.startswith(continent), each)
-    )
-    return regions[:5]
