@@ -128,7 +128,12 @@ class Inputs:
                 pickled = call.dump_input(f"input {index}", args, kwargs)
             except Exception as error:
                 if self._strict:
-                    raise _named(error, index) from error
+                    # With the index of the input in its message.
+                    if not isinstance(error, KineticError):
+                        raise InvalidRequestError(f"Input {index}: {error}") from error
+                    if f"input {index}" in error.message:
+                        raise
+                    raise type(error)(f"Input {index}: {error.message}", hint=error.hint) from error
                 self.failed[index] = error
                 pickled = b"", ()
             yield pickled
@@ -207,12 +212,3 @@ def checker_of(
         check_arguments(function, (*first, *args), {**common, **kwargs})
 
     return check
-
-
-def _named(error: Exception, index: int) -> Exception:
-    """Return *error* with the index of the input in its message."""
-    if isinstance(error, KineticError):
-        if f"input {index}" in error.message:
-            return error
-        return type(error)(f"Input {index}: {error.message}", hint=error.hint)
-    return InvalidRequestError(f"Input {index}: {error}")

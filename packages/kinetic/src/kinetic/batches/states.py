@@ -109,7 +109,12 @@ class States:
             )
         )
         rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
-        running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
+        first_of: dict[int, int] = {}
+        if not over and seen.status is not JobStatus.PENDING:
+            # Workers begin with the lowest indexes, each with the lowest of its own.
+            for index in left:
+                first_of.setdefault(index // self._manifest.per_worker, index)
+        running = {*[*first_of.values()][: self._manifest.max_concurrent]}
         statuses = {
             index: self._ended.get(index)
             or (rest if over else JobStatus.RUNNING if index in running else JobStatus.PENDING)
@@ -177,15 +182,6 @@ class States:
                 warn_caller(f"The outcome of input {index} is ignored: {error.message}")
             self._refused[index] = generation
             return None
-
-    def _running(self, left: list[int]) -> set[int]:
-        """Return which of the inputs *left* count as running: workers begin with the lowest indexes."""
-        first_of: dict[int, int] = {}
-        for index in left:
-            first_of.setdefault(index // self._manifest.per_worker, index)
-            if len(first_of) > self._manifest.max_concurrent:
-                break
-        return set([*first_of.values()][: self._manifest.max_concurrent])
 
     def only_idle_workers_are_left(self, look: Look) -> bool:
         """Tell whether the batch was stopped after failures, all begun inputs ended, and its resource still goes on.

@@ -81,9 +81,16 @@ def cancel(
         except StoreError as error:
             if not _is_full_disk(error):
                 raise
-            # The job itself may be filling the disk.
+            # The job itself may be filling the disk: its end may free space.
             _stop(record, services, timeout, poll_interval)
-            outcome = _write_to_full_disk(services, outcome)
+            try:
+                outcome = write_outcome(services, outcome)
+            except StoreError as again:
+                raise StoreError(
+                    f"Job {record.job_id} was stopped, and its outcome cannot be stored: {again.message}",
+                    hint="Make room on that disk and cancel the job again, or remove the job with its log: "
+                    f"kinetic jobs cleanup {record.job_id}",
+                ) from again.__cause__
     # If this process is killed here, the supervisor or the next look at the job stops it.
     _stop(record, services, timeout, poll_interval)
     return outcome
@@ -92,18 +99,6 @@ def cancel(
 def _is_full_disk(error: StoreError) -> bool:
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in FULL_DISK
-
-
-def _write_to_full_disk(services: Services, outcome: Outcome) -> Outcome:
-    """Write the outcome of a job that was stopped. Its end may have freed space on a full disk."""
-    try:
-        return write_outcome(services, outcome)
-    except StoreError as error:
-        raise StoreError(
-            f"Job {outcome.job_id} was stopped, and its outcome cannot be stored: {error.message}",
-            hint="Make room on that disk and cancel the job again, or remove the job with its log: "
-            f"kinetic jobs cleanup {outcome.job_id}",
-        ) from error.__cause__
 
 
 def _stop(

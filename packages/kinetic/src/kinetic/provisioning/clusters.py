@@ -294,7 +294,14 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     cloud = Cloud(project, environment(), poll=poll)
     edges = _edges(cloud, place.cluster, contents=True)
     edges["APIs"].read(services_of(project))
-    place = _where(cloud, edges, place)
+    found = _locations(cloud, edges, place, ours=True)
+    if found and place.location not in found:
+        place = replace(place, location=found[0])
+    if not found:
+        # The cluster is gone, or was never made; its builds bucket may be there.
+        builds = edges["bucket"].read(Resource(kind="bucket", name=place.builds_bucket))
+        if builds is not None and builds.ours:
+            place = replace(place, location=builds.settings["location"].lower())
     edges |= inside_edges(cloud, settings, place.location)
     namespaces, others = _members(cloud, edges, place)
     options = ClusterOptions(standard=place.location != place.region)
@@ -430,21 +437,6 @@ def _read(
         key=lambda each: each.kind != "cluster",
     )
     return dict(chain.from_iterable(parallel_map(read_with, outside, threads=_READS)))
-
-
-def _where(cloud: Cloud, edges: Edges, place: ClusterPlace) -> ClusterPlace:
-    """Return the place in which the cluster, or else its builds bucket, really is."""
-    found = _locations(cloud, edges, place, ours=True)
-    if place.location in found:
-        return place
-    if found:
-        return replace(place, location=found[0])
-    # A cluster that is gone, or was never made.
-    bucket = Resource(kind="bucket", name=place.builds_bucket)
-    builds = edges["bucket"].read(bucket)
-    if builds is None or not builds.ours:
-        return place
-    return replace(place, location=builds.settings["location"].lower())
 
 
 def _locations(cloud: Cloud, edges: Edges, place: ClusterPlace, *, ours: bool = False) -> list[str]:
