@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -20,8 +19,7 @@ _SPLIT: Final = _MARK + b"\n"
 class MergedStreams:
     """Merges what is read from the streams; see `layout.MARK`. A stream is named by how its lines begin."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._current: str | None = None
         """The stream of the log's last line, if it has not ended."""
         self._split_at = 0.0
@@ -38,7 +36,7 @@ class MergedStreams:
     @property
     def due_in(self) -> float | None:
         """Seconds until `split` has something to do."""
-        return None if self._current is None else max(0.0, self._split_at - self._clock())
+        return None if self._current is None else max(0.0, self._split_at - monotonic())
 
     def split(self) -> bytes:
         """Return the end of a line whose output has waited long enough for its own."""
@@ -81,7 +79,7 @@ class MergedStreams:
             self._current = stream
             self.unfinished.add(stream)
             line = data[data.rfind(b"\n") + 1 :]
-            due = self._clock() + (_BAR_SECONDS if b"\r" in line else _PIECE_SECONDS)
+            due = monotonic() + (_BAR_SECONDS if b"\r" in line else _PIECE_SECONDS)
             is_new = begins or len(line) < len(data)
             self._split_at = due if is_new else min(due, self._split_at)
         return before + data
