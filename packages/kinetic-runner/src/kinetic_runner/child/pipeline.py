@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -226,20 +226,17 @@ class _Host:
             inputs.provide(decided, store, self.earlier)
             given = self.task.given
             if given is not None and given.shares and self.task.host == 0:
-                self.share(given.shares, decided, store)
+                # For the other workers of the batch.
+                from kinetic_payload.data.upload import ensure_data
+
+                for key in given.shares:
+                    digest = ensure_data(store, Path(decided.paths[key]))
+                    self.send({"loaded": [key, digest]})
             self.earlier.remove()
             if self.is_debugged:
                 from kinetic_runner.child import debugger
 
                 debugger.wait_for_client(lambda: self.stopping.stop_requested)
-
-    def share(self, keys: Sequence[str], decided: inputs.Plan, store: Store) -> None:
-        """Put loaded data of the Hub into the store, for the other workers of the batch."""
-        from kinetic_payload.data.upload import ensure_data
-
-        for key in keys:
-            digest = ensure_data(store, Path(decided.paths[key]))
-            self.send({"loaded": [key, digest]})
 
     def put_aside(self) -> None:
         make_folder(self.space.root)
