@@ -137,7 +137,16 @@ def provide(
         DataError: An item could not be downloaded; the message names it and its path.
     """
     for ref in decided.mounted:
-        _check_mounted(ref, Path(decided.paths[ref.key]))
+        at, words = Path(decided.paths[ref.key]), "nothing is there"
+        try:
+            found = at.is_dir() if ref.is_dir else at.is_file()
+        except OSError as error:
+            found, words = False, str(error.strerror)
+        if not found:
+            raise DataError(
+                f"The data {ref.source!r} should be mounted at {at}, but {words}.",
+                hint="See the events of the pod for the reason; the nodes' account must be allowed to read it.",
+            )
     progress = TransferProgress("downloading data")
 
     def provide_one(transfer: Transfer) -> None:
@@ -199,16 +208,3 @@ def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:
         os.rename(entry.path, behind / entry.name)  # noqa: PTH104
     shutil.copymode(path, behind)
     path.rmdir()
-
-
-def _check_mounted(ref: DataRef, path: Path) -> None:
-    words = "nothing is there"
-    try:
-        found = path.is_dir() if ref.is_dir else path.is_file()
-    except OSError as error:
-        found, words = False, str(error.strerror)
-    if not found:
-        raise DataError(
-            f"The data {ref.source!r} should be mounted at {path}, but {words}.",
-            hint="See the events of the pod for the reason; the nodes' account must be allowed to read it.",
-        )
