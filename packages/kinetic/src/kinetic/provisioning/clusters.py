@@ -295,13 +295,13 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     edges = _edges(cloud, place.cluster, contents=True)
     edges["APIs"].read(services_of(project))
     found = _locations(cloud, edges, place, ours=True)
-    if found and place.location not in found:
-        place = replace(place, location=found[0])
     if not found:
         # The cluster is gone, or was never made; its builds bucket may be there.
         builds = edges["bucket"].read(Resource(kind="bucket", name=place.builds_bucket))
         if builds is not None and builds.ours:
             place = replace(place, location=builds.settings["location"].lower())
+    elif place.location not in found:
+        place = replace(place, location=found[0])
     edges |= inside_edges(cloud, settings, place.location)
     namespaces, others = _members(cloud, edges, place)
     options = ClusterOptions(standard=place.location != place.region)
