@@ -86,18 +86,6 @@ def run_worker(
     return EXIT_SUCCESS
 
 
-def _numbers_in(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of this worker, and that of the first one that was started with it."""
-    text = environment.get(Env.BATCH_WORKER, "")
-    if not text.isdigit():
-        raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
-    numbers = environment.get(Env.BATCH_WORKERS)
-    if not numbers:
-        return int(text), 0
-    started = numbers.split(",")
-    return int(started[int(text)]), int(started[0])
-
-
 def _status_in(outcome: bytes | None) -> FinalStatus | None:
     """Return the status in the *outcome* of a batch; None if it has none."""
     return None if outcome is None else fields_of(outcome).get("status")
@@ -120,8 +108,14 @@ class _Worker:
         """Whether an attempt was ended by nothing that this process was asked for."""
         self._loaded: dict[str, str] = {}
         """Digests of data of the Hub that are in the store, by key."""
-        self.number, self._first_worker = _numbers_in(environment)
-        """The number of this worker, and that of the first one that was started with it."""
+        text = environment.get(Env.BATCH_WORKER, "")
+        if not text.isdigit():
+            raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
+        workers = environment.get(Env.BATCH_WORKERS)
+        started = [int(number) for number in workers.split(",")] if workers else []
+        self.number = started[int(text)] if started else int(text)
+        self._first_worker = started[0] if started else 0
+        """The number of the first worker that was started with this one."""
         self._load_until = monotonic() + _LOADING_SECONDS
         """Until when to wait for the first worker to load data of the Hub."""
         self._heads: dict[int, list[tuple[int, str, list[str]]]] = {}

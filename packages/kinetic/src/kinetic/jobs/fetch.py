@@ -189,34 +189,30 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
         )
     reason = outcome.message or (host.message if host else "") or "No reason was reported."
     attempt = f" in attempt {outcome.attempt}" if (outcome.attempt or 1) > 1 else ""
-    kind, attribute, value = _kind_of(outcome, host)
+    kind: type[JobFailedError] = JobFailedError
+    own: dict[str, Any] = {}
+    if outcome.cause == "out-of-memory" or (host is not None and host.out_of_memory):
+        kind = OutOfMemoryError
+    elif host is None:
+        pass
+    elif host.reason == "timeout":
+        kind = TimeLimitError
+    elif host.reason == "killed":
+        kind, own = JobKilledError, {"signal": host.signal}
+    elif host.reason in ("exception", "exited") and host.phase in ("call", "report"):
+        kind, own = NoValueError, {"exit_code": host.exited_with}
+    elif host.reason in ("exception", "exited"):
+        kind, own = PreparationError, {"phase": host.phase}
     error = kind(
         f"Job {outcome.job_id} failed{attempt}: {reason}",
         hint=f"Its log: kinetic jobs logs {outcome.job_id}",
         job_id=outcome.job_id,
     )
-    if attribute:
-        setattr(error, attribute, value)
+    for name, value in own.items():
+        setattr(error, name, value)
     for note in notes_of(outcome, host):
         error.add_note(note)
     return error
-
-
-def _kind_of(outcome: Outcome, host: HostOutcome | None) -> tuple[type[JobFailedError], str, Any]:
-    """Return the class of the error of a job, and the name and value of its own attribute, if it has one."""
-    if outcome.cause == "out-of-memory" or (host is not None and host.out_of_memory):
-        return OutOfMemoryError, "", None
-    if host is None:
-        return JobFailedError, "", None
-    if host.reason == "timeout":
-        return TimeLimitError, "", None
-    if host.reason == "killed":
-        return JobKilledError, "signal", host.signal
-    if host.reason in ("exception", "exited"):
-        called = host.phase in ("call", "report")
-        left = (NoValueError, "exit_code", host.exited_with)
-        return left if called else (PreparationError, "phase", host.phase)
-    return JobFailedError, "", None
 
 
 def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
