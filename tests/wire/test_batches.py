@@ -193,6 +193,7 @@ def test_the_values_of_a_batch_are_those_of_plain_calls_until_they_are_cleaned_u
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(each.results) for each in (handle, other)]
         assert [each.result() for each in both] == [values, values]
+    handle.statuses()  # It waits for the removal, if this one began it.
     assert other.statuses() == handle.statuses()
     assert handle.statuses() == [(index, JobStatus.NOT_FOUND) for index in range(size)]
     assert pickle.loads(pickle.dumps(handle)).statuses() == handle.statuses()
