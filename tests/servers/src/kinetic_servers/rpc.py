@@ -85,7 +85,8 @@ class RpcServer:
             self.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         else:
             port = server.add_secure_port("127.0.0.1:0", self._credentials)
-            self.endpoint = f"localhost:{port}"
+            # Not `localhost`, which is two addresses.
+            self.endpoint = f"127.0.0.1:{port}"
         server.start()
         self._running.callback(lambda: server.stop(grace=None).wait())
         return self
