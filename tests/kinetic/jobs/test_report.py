@@ -77,6 +77,10 @@ CANCELLED = Outcome(job_id="j", status="cancelled")
             ],
         ),
         (
+            JobStatus.RUNNING, (a_host(1, 0, 1010, phases={"call": 5.0}),), {}, None,
+            [(1, "waiting", 10, False), (1, "call", 5, False), (2, "waiting", 75, False)],
+        ),
+        (
             JobStatus.PENDING, (a_host(1, 0, 1010, phases={"call": 5.0}),), {}, None,
             [(1, "waiting", 10, False), (1, "call", 5, False), (2, "waiting", 85, True)],
         ),

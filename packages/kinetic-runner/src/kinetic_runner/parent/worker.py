@@ -252,24 +252,26 @@ class _Worker:
         manifest = self._manifest
         failed = len(manifest.failed) + 1
         if manifest.max_failures is not None and not manifest.fail_fast:
-            own = self._job(index).outcome
-            for info, data in self._store.records(self._group.members):
-                if info.name == own or not info.name.endswith("/outcome.json"):
-                    continue
-                with suppress(SignatureError, RecordError):
-                    if data is None:
-                        data = self._retry(
-                            partial(read_verified, self._store, self._signer, info.name)
-                        )
-                    else:
-                        self._signer.verify(data, info.name)
-                    failed += _status_in(data) == "failed"
+            failed += self._failures_besides(index)
         if manifest.next_step(None, failed=failed) == "stop":
             limit = (
                 "fail_fast=True" if manifest.fail_fast else f"max_failures={manifest.max_failures}"
             )
             why = f"Input {index} failed, and with {limit} no further input was started."
             self._write_failure(self._group, why)
+
+    def _failures_besides(self, index: int) -> int:
+        own, failed = self._job(index).outcome, 0
+        for info, data in self._store.records(self._group.members):
+            if info.name == own or not info.name.endswith("/outcome.json"):
+                continue
+            with suppress(SignatureError, RecordError):
+                if data is None:
+                    data = self._retry(partial(read_verified, self._store, self._signer, info.name))
+                else:
+                    self._signer.verify(data, info.name)
+                failed += _status_in(data) == "failed"
+        return failed
 
     def _write_failure(self, job: JobObjects, message: str) -> None:
         now = time()

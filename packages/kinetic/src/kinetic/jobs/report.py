@@ -82,8 +82,8 @@ def timeline_of(
 ) -> tuple[Span, ...]:
     """Return the waits and the phases of each attempt that reported; its first host stands for the others.
 
-    If the job has not ended, the last span is open, and lasts until *now*. A wait without an attempt of a job that has
-    ended lasts until somebody saw its reason last.
+    The last span of a job that waits, or of an attempt of which no host has reported, is open, and lasts until *now*. Any
+    other wait without an attempt lasts until somebody saw its reason last.
     """
     spans: list[Span] = []
     submitted = before = submitted_at(created_at)
@@ -117,7 +117,12 @@ def timeline_of(
         before = max(host.finished_at for host in hosts)
     waits = not (outcome.status.terminal or running)
     seen = now if waits else max((each.last for each in pending), default=0.0)
-    if before and before < seen and (waits or not spans):
+    if (
+        before
+        and before < seen
+        and (outcome.final is None or not spans)
+        and not (spans and spans[-1].open)
+    ):
         number = spans[-1].attempt + 1 if spans else 1
         spans.append(Span(number, WAITING, seen - before, reasons(seen), open=waits))
     return tuple(spans)

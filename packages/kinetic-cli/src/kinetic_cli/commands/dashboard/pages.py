@@ -383,7 +383,7 @@ def batch_page(
         parts.append("<h2>Failures</h2>")
         parts.append(table(("inputs", "type", "message", "which"), failures))
         more = len(seen["failures"]) - PAGE
-        parts.append(f"<p>{more:,} more kinds of failures.</p>" if more > 0 else "")
+        parts.append(f"<p>{more:,} more kinds of failure.</p>" if more > 0 else "")
     if seen["slowest"]:
         parts.append("<h2>Slowest</h2>" + table(("took", "input"), slowest))
     return "".join(parts)

@@ -175,33 +175,31 @@ class Listing:
         self._next = 0.0
 
     def _look_at_all(self) -> None:
-        began, jobs = time.monotonic(), self._jobs
-        warnings = ["The jobs could not be listed; the terminal of the dashboard shows why."]
+        began = time.monotonic()
+        failure = ["The jobs could not be listed; the terminal of the dashboard shows why."]
         try:
-            # The newest jobs are shown before all are counted.
-            for limit in (None,) if self._looked.is_set() else (pages.PAGE, None):
-                jobs, warnings = self._jobs, self.warnings = self._look(limit)
+            if not self._looked.is_set():  # The newest jobs are shown before all are counted.
+                self._look(pages.PAGE)
                 self._seen.set()
-                if limit and len(jobs) < limit:
-                    break
+            self._look(None)
+            self._looked.set()
+            failure = []
+        except KineticError as error:
+            failure = [_message_of(error)]
         finally:
             now = time.monotonic()
             with self._lock:
-                self._jobs, self.warnings, self._looks = jobs, warnings, False
+                self.warnings, self._looks = failure or self.warnings, False
                 self._next = now + max(_PAUSE, 10 * (now - began))
-            self._looked.set()
             self._seen.set()
 
-    def _look(self, limit: int | None) -> tuple[list[dict[str, Any]], list[str]]:
+    def _look(self, limit: int | None) -> None:
         part, warnings = _Part(self._app), list[str]()
         part.ended = self._ended
-        try:
-            with logged_to(warnings.append):
-                found = listed_jobs(part, self._settings, limit=limit)
-        except KineticError as error:
-            return self._jobs, [_message_of(error)]
+        with logged_to(warnings.append):
+            self._jobs = listed_jobs(part, self._settings, limit=limit)
         self._ended = part.ended
-        return found, [*warnings, *part.printed.warnings]
+        self.warnings = [*warnings, *part.printed.warnings]
 
 
 def _cleaner_of(record: JobRecord) -> Callable[[str], str]:

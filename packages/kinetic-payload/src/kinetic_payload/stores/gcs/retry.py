@@ -66,9 +66,11 @@ class RetryPolicy(http_retry.RetryPolicy):
                     found = act(failed)
             except Exception as error:
                 if isinstance(error, NoResponseError):
-                    outage.sent |= error.sent
+                    sent = error.sent
                 else:  # An error of credentials occurs before the request is sent.
-                    outage.sent |= not isinstance(error, GoogleAuthError)
+                    sent = not isinstance(error, GoogleAuthError)
+                if sent:  # Threads may share the outage, so it is never set back.
+                    outage.sent = True
                 if is_untrusted(error):
                     raise RetryError(sent=outage.sent) from error
                 if not is_transient(error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,7 +32,6 @@ from kinetic.home.detached import base_environment
 from kinetic.home.liveness import Pipes
 from kinetic.home.paths import Home, JobFolder
 from kinetic.home.queue import Start, turn
-from kinetic.home.removal import remove_tree
 from kinetic.interrupts import Uninterrupted
 from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic_payload.files.private import (
@@ -104,8 +104,7 @@ class Staged:
         """Close the FIFOs; remove the folder unless the job was started."""
         if self.pipes is not None:
             self.pipes.close()
-        if not self.started:
-            remove_tree(self.folder.path)
+        shutil.rmtree(self.folder.path, ignore_errors=True)
 
 
 def start_supervisor(
@@ -163,7 +162,7 @@ def start_supervisor(
                 finally:
                     os.close(spec_fd)
         except BaseException:
-            remove_tree(folder.path)
+            shutil.rmtree(folder.path, ignore_errors=True)
             raise
         place.started = True
 
