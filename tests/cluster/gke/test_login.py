@@ -73,9 +73,9 @@ def test_a_blocking_call_survives_an_expired_login_and_asks_for_it_once(
 
 
 def test_a_job_is_run_and_attached_to_by_the_name_of_its_cluster_without_a_kubeconfig(
-    project: Any, bed: Any, tmp_path: Path
+    project: Any, bed: Any, authority: Any, tmp_path: Path
 ) -> None:
-    with GkeServer(tmp_path / "gke", token="kube-bed-admin") as gke:
+    with GkeServer(tmp_path / "gke", authority=authority, token="kube-bed-admin") as gke:
         ca = Path(bed.environment["KUBE_BED_CA"]).read_text()
         server = bed.environment["KUBE_BED_SERVER"]
         pool = {"name": "p", "initial_node_count": 1, "config": {"machine_type": "e2-standard-4"}}
