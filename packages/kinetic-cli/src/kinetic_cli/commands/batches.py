@@ -17,6 +17,7 @@ from kinetic_cli.values import text_of, value_document
 if TYPE_CHECKING:
     from kinetic.batches.handle import BatchHandle
     from kinetic.batches.states import Look
+    from kinetic_payload.records.outcome import Outcome
 
 MOST_FAILURES: Final = 10
 _SLOWEST: Final = 5
@@ -150,8 +151,6 @@ def status(app: App, group_id: str, as_json: bool) -> None:
 
 def details_of(app: App, batch: BatchHandle) -> tuple[dict[str, Any], Look]:
     """Return what `kinetic batches status --json` prints of a batch, and the look that shows it."""
-    from kinetic.job_status import JobStatus
-
     look = batch._states.look()
     stopped = batch._states.stopped
     reports = [outcome.report for _, outcome in look.ended if outcome.report]
@@ -160,24 +159,6 @@ def details_of(app: App, batch: BatchHandle) -> tuple[dict[str, Any], Look]:
     rate = len(look.ended) / max(app.clock() - began, 1) if began and not look.over else 0.0
     seconds = {report.job_id: report.finished_at - report.started_at for report in reports}
     slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:_SLOWEST]
-    # By type and message of the failures.
-    failed: dict[tuple[str, str], list[int]] = {}
-    ended = dict(look.ended)
-    for index in range(len(batch)):
-        if (text := batch._manifest.failed.get(str(index))) is not None:
-            failure = ("not submitted", text)
-        elif look.statuses[index] is not JobStatus.FAILED:
-            continue
-        elif index in ended:
-            outcome, report = ended[index], ended[index].report
-            if report is not None and report.error is not None:
-                failure = report.error.type, report.error.message
-            else:
-                failure = report.reason if report is not None else outcome.status, outcome.message
-        else:
-            error = batch._states.why_not(index)
-            failure = (type(error).__name__, error.message.replace(f"Input {index} ", "It ", 1))
-        failed.setdefault(failure, []).append(index)
     return {
         **facts_of(app, batch, look),
         "message": stopped.message if stopped else look.reason,
@@ -185,13 +166,38 @@ def details_of(app: App, batch: BatchHandle) -> tuple[dict[str, Any], Look]:
         "seconds_left": len(look.left) / rate if rate else None,
         "failures": [
             {"type": kind, "message": message, "inputs": inputs}
-            for (kind, message), inputs in sorted(
-                failed.items(), key=lambda item: len(item[1]), reverse=True
-            )
+            for (kind, message), inputs in _failures(batch, look)
         ],
         "slowest": [{"job_id": job_id, "seconds": seconds[job_id]} for job_id in slowest],
         "statuses": {index: status.value for index, status in look.statuses.items()},
     }, look
+
+
+def _failures(batch: BatchHandle, look: Look) -> list[tuple[tuple[str, str], list[int]]]:
+    """Return the inputs that failed, by type and message of their failures; the most frequent ones first."""
+    from kinetic.job_status import JobStatus
+
+    found: dict[tuple[str, str], list[int]] = {}
+    ended = dict(look.ended)
+    for index in range(len(batch)):
+        if (text := batch._manifest.failed.get(str(index))) is not None:
+            failure = ("not submitted", text)
+        elif look.statuses[index] is not JobStatus.FAILED:
+            continue
+        elif index in ended:
+            failure = _failure_of(ended[index])
+        else:
+            error = batch._states.why_not(index)
+            failure = (type(error).__name__, error.message.replace(f"Input {index} ", "It ", 1))
+        found.setdefault(failure, []).append(index)
+    return sorted(found.items(), key=lambda item: len(item[1]), reverse=True)
+
+
+def _failure_of(outcome: Outcome) -> tuple[str, str]:
+    report = outcome.report
+    if report is not None and report.error is not None:
+        return report.error.type, report.error.message
+    return report.reason if report is not None else outcome.status, outcome.message
 
 
 @command.command("results")

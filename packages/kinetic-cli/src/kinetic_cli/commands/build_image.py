@@ -84,7 +84,6 @@ def command(
     With --accelerator, the image is that of the project of PATH, a script or a folder (default: the current
     one), as jobs without container_image= use it.
     """
-    import kinetic
     from kinetic.backends.gke.base_images import CATEGORIES, BaseImages
     from kinetic.settings.settings import environment
     from kinetic.submit.options import check_options
@@ -137,15 +136,7 @@ def command(
         )
     if any(row["status"] == "failed" for row in rows):
         raise click.exceptions.Exit(FAILED)
-    if images.tag != kinetic.__version__:
-        app.output.note(
-            f"Jobs look for the tag {kinetic.__version__}, the version of kinetic, and not for {images.tag}."
-        )
-    else:
-        app.output.note(
-            f"Use them: export KINETIC_BASE_IMAGE_REPO={images.repository}, and write "
-            '@kinetic.run(..., container_image="prebuilt").'
-        )
+    _say_how_to_use(app, images)
 
 
 def _settings(app: App, rebuild: bool, **given: str | None) -> Settings:
@@ -214,3 +205,17 @@ def _publish(app: App, console: Console, images: BaseImages, category: Category)
         status = "built" if found.built_by else "published" if found.changed else "up to date"
         row |= {"status": status, "digest": found.digest, "builder": found.built_by}
     return row | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def _say_how_to_use(app: App, images: BaseImages) -> None:
+    import kinetic
+
+    if images.tag != kinetic.__version__:
+        app.output.note(
+            f"Jobs look for the tag {kinetic.__version__}, the version of kinetic, and not for {images.tag}."
+        )
+        return
+    app.output.note(
+        f"Use them: export KINETIC_BASE_IMAGE_REPO={images.repository}, and write "
+        '@kinetic.run(..., container_image="prebuilt").'
+    )

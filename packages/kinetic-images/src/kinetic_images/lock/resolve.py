@@ -83,20 +83,7 @@ def resolve(
         here = {name: str(value) for name, value in default_environment().items()}
         markers = request.target.markers() if request.target else here
         pins = pins_of(request.locked, dependencies, request.target, markers, uv)
-    declared = request.declared
-    for line in declared.requirements:
-        if line.hashes and not any(sha256_of(line)):
-            raise DependencyError(
-                f"{declared.shown(line.place)}: {line.name} has hashes, but no SHA-256.",
-                hint="Kinetic compares SHA-256 digests only. Write: --hash=sha256:DIGEST",
-            )
-        is_exact = line.url is not None or re.fullmatch(r"===?[^,*]+", line.specifier)
-        if declared.requires_hashes and not (line.hashes and is_exact):
-            what = "no exact version" if line.hashes else "no hash"
-            raise DependencyError(
-                f"{declared.shown(line.place)}: --require-hashes is set, and {line.name} has {what}.",
-                hint=f"Write: {line.name}==VERSION --hash=sha256:DIGEST",
-            )
+    _refuse_missing_hashes(request.declared)
     work = _Resolution(request, uv, scratch, pins, variables or {})
     try:
         packages = work.packages([*request.additions, *request.preferences])
@@ -278,6 +265,22 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     result.killed = error.killed
     result.places = tuple(place for place, _ in named)
     return result
+
+
+def _refuse_missing_hashes(dependencies: Dependencies) -> None:
+    for line in dependencies.requirements:
+        if line.hashes and not any(sha256_of(line)):
+            raise DependencyError(
+                f"{dependencies.shown(line.place)}: {line.name} has hashes, but no SHA-256.",
+                hint="Kinetic compares SHA-256 digests only. Write: --hash=sha256:DIGEST",
+            )
+        is_exact = line.url is not None or re.fullmatch(r"===?[^,*]+", line.specifier)
+        if dependencies.requires_hashes and not (line.hashes and is_exact):
+            what = "no exact version" if line.hashes else "no hash"
+            raise DependencyError(
+                f"{dependencies.shown(line.place)}: --require-hashes is set, and {line.name} has {what}.",
+                hint=f"Write: {line.name}==VERSION --hash=sha256:DIGEST",
+            )
 
 
 def _refuse_unread_settings(dependencies: Dependencies, uv: Uv) -> None:
