@@ -152,7 +152,7 @@ class Listing:
         self._looks = False
         self._next = 0.0
         self._seen = Event()
-        self._looked = Event()
+        self._counted = False
         self._jobs: list[dict[str, Any]] = []
         self.warnings: list[str] = []
 
@@ -160,8 +160,8 @@ class Listing:
         """Return the jobs seen *until* then, and whether these are all; begin another look if it is time."""
         self.begin()
         self._seen.wait(max(0, until - time.monotonic()))
-        looked = self._looked.is_set()  # Asked first: then all of them are there.
-        return self._jobs, looked
+        counted = self._counted  # Asked first: then all of them are there.
+        return self._jobs, counted
 
     def begin(self) -> None:
         """Begin another look if it is time."""
@@ -178,11 +178,11 @@ class Listing:
         began = time.monotonic()
         failure = ["The jobs could not be listed; the terminal of the dashboard shows why."]
         try:
-            if not self._looked.is_set():  # The newest jobs are shown before all are counted.
+            if not self._counted:  # The newest jobs are shown before all are counted.
                 self._look(pages.PAGE)
                 self._seen.set()
             self._look(None)
-            self._looked.set()
+            self._counted = True
             failure = []
         except KineticError as error:
             failure = [_message_of(error)]
