@@ -18,15 +18,14 @@ from typing import Any
 import pods
 import pytest
 import urllib3
-from click.testing import CliRunner
 from images import REQUIREMENTS, image_of
 from standins import PROXY, SCRATCH, SERVER, push
 
 from kinetic.testing import eventually
-from kinetic_cli.main import cli
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_servers.gcs import Faults, GcsProcess, GcsServer
+from kinetic_servers.stub_jobs import run
 
 BUCKET = "jobs"
 GATES = "gates"
@@ -147,12 +146,8 @@ class Project:
         """Run the command `kinetic` in this process, as another one imports for 0.7 s; it must succeed."""
         others = dict.fromkeys(name for name in os.environ if name.startswith("KINETIC_"))  # noqa: TID251
         with chdir(self.root):
-            done = CliRunner().invoke(
-                cli,
-                arguments,
-                prog_name="kinetic",
-                env={**others, **self.environment, **environment},
-            )
+            given = {**others, **self.environment, **environment}
+            done = run(*arguments, home=Path(given["KINETIC_HOME"]), environment=given)
         assert done.exit_code == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -31,9 +31,15 @@ _CLEAN = ("PROFILE", "PROFILES_FILE", "BACKEND", "PROJECT", "ZONE", "CLUSTER", "
 
 
 def run(
-    *args: str, home: Path, app: App | None = None, environment: Mapping[str, str] | None = None
+    *args: str,
+    home: Path,
+    app: App | None = None,
+    environment: Mapping[str, str | None] | None = None,
 ) -> Result:
-    """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and no other setting."""
+    """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and no other setting.
+
+    *environment* is added to the variables of this process; one that is None is removed.
+    """
     unset = dict.fromkeys((*(f"KINETIC_{name}" for name in _CLEAN), "GOOGLE_CLOUD_PROJECT"))
     ran = CliRunner().invoke(
         cli,
